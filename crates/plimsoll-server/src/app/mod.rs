@@ -6,6 +6,7 @@ mod questions;
 pub(crate) mod runner;
 pub(crate) mod settings;
 pub(crate) mod shape;
+pub(crate) mod template;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
