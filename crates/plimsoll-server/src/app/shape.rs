@@ -202,6 +202,10 @@ impl Scene {
             shown.insert("text".into(), json!(text));
         }
         match &part.body {
+            // `opencode run` prints a text once it has an end.
+            PartBody::Text(_) if end.is_some() => {
+                shown.entry("time").or_insert(json!({ "start": created, "end": end }));
+            }
             PartBody::Reasoning(_) => {
                 let mut time = json!({ "start": created });
                 if let Some(end) = end {

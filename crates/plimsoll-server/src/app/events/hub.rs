@@ -89,13 +89,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Queue {
-    fn push(&self, frame: &Arc<Frame>) {
+    /// Adds a frame. Returns the number of those that wait.
+    fn push(&self, frame: &Arc<Frame>) -> usize {
         let mut waiting = lock(&self.waiting);
         if !waiting.is_dropped {
             waiting.bytes += frame.text.len();
             waiting.frames.push_back(Arc::clone(frame));
             self.arrived.notify_one();
         }
+        waiting.frames.len()
     }
 
     /// Takes the oldest frame; `None` if the reader was dropped.
@@ -175,22 +177,21 @@ impl Hub {
     /// Queues the frames of an event for its readers.
     fn send(&self, directory: &str, local: Option<Bytes>, global: Option<Bytes>) {
         let (local, global) = (local.map(|text| self.counted(text)), global.map(|text| self.counted(text)));
-        let mut readers = lock(&self.readers);
-        for reader in readers.iter().filter(|reader| reader.reach.has(directory)) {
-            // A reader that came after the frames were built begins with the next event.
-            if let Some(frame) = if reader.reach.is_global() { &global } else { &local } {
-                reader.push(frame);
-            }
-        }
-        drop((local, global));
         let QueueLimits { events, bytes } = self.limits;
+        let mut readers = lock(&self.readers);
         readers.retain(|reader| {
-            let is_kept = reader.size().0 <= events;
-            if !is_kept {
+            // A reader that came after the frames were built begins with the next event.
+            let frame = if reader.reach.is_global() { &global } else { &local };
+            let waiting = match frame {
+                Some(frame) if reader.reach.has(directory) => reader.push(frame),
+                _ => 0,
+            };
+            if waiting > events {
                 reader.drop_reader();
             }
-            is_kept
+            waiting <= events
         });
+        drop((local, global));
         while self.waiting.load(Ordering::SeqCst) > bytes {
             // A reader that only waits for the newest event is not behind, however large that is.
             let behind = readers.iter().enumerate().filter(|(_, reader)| reader.size().0 > 1);
