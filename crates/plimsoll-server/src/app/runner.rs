@@ -622,6 +622,13 @@ impl Runner {
         compacted.await.map_err(|_| ApiError::unavailable("the server is stopping"))?
     }
 
+    /// Waits for the end of a run that was aborted: a client that aborts and then writes does not wait in between.
+    pub(crate) async fn aborted(&self) {
+        if lock(&self.cancel).is_cancelled() {
+            let _ = tokio::time::timeout(STOP, self.idle()).await;
+        }
+    }
+
     /// Opens the session again at its next use, because its settings have changed.
     pub(crate) fn reopen_later(&self) {
         self.is_outdated.store(true, Ordering::SeqCst);

@@ -202,7 +202,9 @@ async fn write_unrun<T>(
     id: &SessionId,
     work: impl AsyncFnOnce(&mut Conversation) -> ApiResult<T>,
 ) -> ApiResult<T> {
-    app.runners.get(project, id).with_conversation(app, Choice::default(), work).await
+    let runner = app.runners.get(project, id);
+    runner.aborted().await;
+    runner.with_conversation(app, Choice::default(), work).await
 }
 
 pub(super) async fn remove(

@@ -1,9 +1,9 @@
 //! Reverts as clients see them.
 
-use plimsoll_testkit::server::Reply;
+use plimsoll_testkit::server::{Gate, Reply};
 use serde_json::{Value, json};
 
-use crate::support::{TestServer, text_of};
+use crate::support::{TestServer, prompt, text_of};
 
 async fn list(server: &TestServer, id: &str) -> Vec<Value> {
     server.get(&format!("/session/{id}/message")).await.ok().as_array().unwrap().clone()
@@ -129,4 +129,19 @@ async fn the_next_prompt_removes_what_was_reverted() {
     server.post(&format!("/plimsoll/session/{id}/undo"), json!({ "receipt": receipts[0]["id"] })).await.ok();
     let texts: Vec<String> = list(&server, &id).await.iter().map(text_of).collect();
     assert!(texts.concat().contains("more of it"), "{texts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_aborted_and_reverted_at_once() {
+    let server = TestServer::start().await;
+    let (id, gate) = (server.session().await, Gate::new());
+    server.model.push(Reply::new().text("never to be finished").piece_size(Some(4)).gate(2, &gate));
+    assert_eq!(server.post(&format!("/session/{id}/prompt_async"), prompt("go")).await.status, 204);
+    gate.reached().await;
+    let asked = prompts(&server, &id).await;
+    server.post(&format!("/session/{id}/abort"), json!({})).await.ok();
+    assert_eq!(revert(&server, &id, &asked[0]).await["revert"]["messageID"], asked[0]);
+    gate.release();
+    assert_eq!(server.prompt(&id, "again").await, "echo: again");
+    server.model.assert_legal();
 }
