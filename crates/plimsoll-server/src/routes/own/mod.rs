@@ -9,10 +9,12 @@
 //! | `edit` | reductions, undo and pins |
 //! | `tasks` | background tasks |
 //! | `replay` | what policies would have done to a session |
+//! | `answer` | values of other crates in answers |
 //! | `table` | [`OwnRoute`](table::OwnRoute), from which the router and the document are made |
 //!
 //! Ids need not begin with `ses`, as those of OpenCode's API must: an imported session keeps the id that its tool gave it.
 
+mod answer;
 mod edit;
 mod handle;
 mod plans;

@@ -12,7 +12,8 @@ use plimsoll_host::{Flags, InputSource, InputSpec, ReplayRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::table::{OwnRoute, Parameter, ParameterKind};
+use super::answer::Foreign;
+use super::table::{Described as _, OwnRoute, Parameter, ParameterKind};
 use super::to_json;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
@@ -40,7 +41,8 @@ pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
         description: "The context window in tokens; the session's own if not set.",
         kind: ParameterKind::Tokens,
     },
-])];
+])
+.answer(Foreign::<Value>::schema)];
 
 #[derive(Deserialize)]
 struct ReplayQuery {
