@@ -63,6 +63,9 @@ async fn a_turn_is_reported_in_order() {
         }
     }
     assert_eq!(shown.trim_end(), text.trim_end());
+    // A text that is complete has an end: `opencode run` prints it then.
+    let ended = |event: &&Value| event["properties"]["part"]["text"] == json!(text);
+    assert!(seen.iter().find(ended).unwrap()["properties"]["part"]["time"]["end"].is_u64(), "{seen:#?}");
     let finished = seen.iter().filter(|event| event["properties"]["info"]["finish"] == "stop").count();
     assert_eq!(finished, 1, "{kinds:?}");
 }
@@ -97,14 +100,11 @@ async fn changes_of_other_processes_appear_soon() {
     let directory = Some(server.root.display().to_string());
     let new =
         NewSession { title: "theirs".into(), directory, ..NewSession::new(SessionId::new("ses_theirs")) };
-    let begun = Instant::now();
     archive.store().create(new, Millis(1)).unwrap();
     let elsewhere =
         NewSession { directory: Some("/elsewhere".into()), ..NewSession::new(SessionId::new("ses_else")) };
     archive.store().create(elsewhere, Millis(1)).unwrap();
     let seen = events.until_type("session.created").await;
-    // 100 ms are promised; a busy machine may need longer to run this test.
-    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
     assert_eq!(seen.last().unwrap()["properties"]["info"]["title"], "theirs");
     let lease = archive.store().lease(&SessionId::new("ses_theirs"), "them", Duration::from_secs(9)).unwrap();
     let message = Message::user("msg_1".into(), "prt_1".into(), "their words").at(Millis(2));
@@ -112,6 +112,60 @@ async fn changes_of_other_processes_appear_soon() {
     let seen = events.until_type("message.part.updated").await;
     assert_eq!(seen.last().unwrap()["properties"]["part"]["text"], "their words");
     assert!(!seen.iter().any(|event| event.to_string().contains("ses_else")), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_other_processes_are_at_most_100_ms_late() {
+    let server = TestServer::start().await;
+    let mut events = server.events("/event").await;
+    let id = server.session().await;
+    events.until_type("session.created").await;
+    let archive = server.archive();
+    let lease = archive.store().lease(&id.as_str().into(), "them", Duration::from_secs(60)).unwrap();
+    let mut late = Vec::new();
+    for number in 0..15 {
+        // At different points of the interval at which the server looks.
+        tokio::time::sleep(Duration::from_millis(20 + 7 * number)).await;
+        let text = format!("change {number}");
+        let (message, part) = (format!("msg_{number:02}"), format!("prt_{number:02}"));
+        let message =
+            Message::user(message.as_str().into(), part.as_str().into(), text.as_str()).at(Millis(2));
+        let begun = Instant::now();
+        archive.store().append(&lease.claim(), vec![message], Millis(2)).unwrap();
+        events.until(|event| event["properties"]["part"]["text"] == json!(text)).await;
+        late.push(begun.elapsed());
+    }
+    // The median: a busy machine may run this test late now and then.
+    late.sort();
+    assert!(late[late.len() / 2] <= Duration::from_millis(100), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_vanishes_frees_its_connection() {
+    const CONNECTIONS: usize = 4;
+    let server = TestServer::with(|options| {
+        options.connections = CONNECTIONS;
+        options.heartbeat = Duration::from_millis(50);
+    });
+    let server = server.await;
+    for _ in 0..5 {
+        // One connection is left for requests.
+        let mut readers = Vec::new();
+        for _ in 1..CONNECTIONS {
+            readers.push(server.events("/event").await);
+        }
+        server.session().await;
+        drop(readers);
+        let begun = Instant::now();
+        let is_free = async || {
+            let requests = (0..CONNECTIONS).map(|_| server.get("/global/health"));
+            futures_util::future::join_all(requests).await.iter().all(|answer| answer.status == 200)
+        };
+        while !is_free().await {
+            assert!(begun.elapsed() < PATIENCE, "the connections of readers that have gone are closed");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,11 +210,11 @@ async fn large_events_for_a_stalled_reader_are_bounded_by_bytes() {
     let path = format!("/session/{id}/message");
     let mut body = prompt(&"x".repeat(1_000_000));
     body["noReply"] = json!(true);
-    for _ in 0..40 {
+    for _ in 0..30 {
         server.post(&path, body.clone()).await.ok();
     }
     server.send("PATCH", &format!("/session/{id}"), &[], r#"{"title":"the last"}"#).await.ok();
-    assert!(reading.await.unwrap() > 80, "the other reader has every event");
+    assert!(reading.await.unwrap() > 60, "the other reader has every event");
     let mut received = Vec::new();
     let reading = tokio::io::AsyncReadExt::read_to_end(&mut slow, &mut received);
     tokio::time::timeout(PATIENCE, reading).await.expect("the stream ends").unwrap();

@@ -9,6 +9,7 @@ mod events;
 #[cfg(unix)]
 mod hostile;
 mod joining;
+#[cfg(target_os = "linux")]
 mod load;
 mod metrics;
 mod own;
