@@ -40,7 +40,7 @@ impl PendingRevert {
         session.update_settings(|settings| drop(settings.shift_remove(SETTING))).await
     }
 
-    /// Removes the hidden messages of a session from its conversation, because it goes on. The log keeps them.
+    /// Removes the hidden messages of a session from its conversation, because it continues. The log keeps them.
     pub async fn finish(session: &SessionHandle) -> Result<(), SessionError> {
         let Some(revert) = PendingRevert::of(&session.record().await?) else { return Ok(()) };
         match session.edit(&revert.message, Edit::RemoveSince(revert.message.clone())).await {

@@ -13,7 +13,7 @@ use super::{Bound, Profile};
 /// Name of the rules in [`Session::settings`](plimsoll_store::Session::settings).
 pub const PERMISSION_SETTING: &str = "permission";
 
-/// A permission rule of a session, as OpenCode's API has it.
+/// A permission rule of a session, in the form of OpenCode's API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRule {
     /// OpenCode's name of the tool, or a pattern of names.

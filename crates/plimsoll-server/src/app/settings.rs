@@ -1,4 +1,4 @@
-//! What clients store with a session: permission rules, metadata, the time at which it was archived.
+//! Settings that clients store with a session: permission rules, metadata, the time at which it was archived.
 
 use plimsoll_agent::{PERMISSION_SETTING, SessionRule};
 use plimsoll_host::PendingRevert;

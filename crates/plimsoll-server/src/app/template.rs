@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Stands for all arguments.
+/// Placeholder for all arguments.
 const ALL: &str = "$ARGUMENTS";
 
 /// A template of a command.

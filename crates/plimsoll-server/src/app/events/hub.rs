@@ -32,7 +32,7 @@ pub(crate) struct Hub {
 pub(crate) struct QueueLimits {
     /// Maximum number of events that wait for one reader.
     pub(crate) events: usize,
-    /// Maximum size of what waits for all readers, in bytes. The reader that is furthest behind is dropped first.
+    /// Maximum size of what waits for all readers, in bytes. The reader with the most unread bytes is dropped first.
     pub(crate) bytes: usize,
 }
 
@@ -193,9 +193,9 @@ impl Hub {
         });
         drop((local, global));
         while self.waiting.load(Ordering::SeqCst) > bytes {
-            // A reader that only waits for the newest event is not behind, however large that is.
-            let behind = readers.iter().enumerate().filter(|(_, reader)| reader.size().0 > 1);
-            let Some((slowest, _)) = behind.max_by_key(|(_, reader)| reader.size().1) else { break };
+            // A reader that only waits for the newest event is not slow, however large that is.
+            let slow = readers.iter().enumerate().filter(|(_, reader)| reader.size().0 > 1);
+            let Some((slowest, _)) = slow.max_by_key(|(_, reader)| reader.size().1) else { break };
             readers.swap_remove(slowest).drop_reader();
         }
     }
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_that_is_furthest_behind_is_dropped_first() {
+    fn the_reader_with_the_most_unread_bytes_is_dropped_first() {
         let hub = Hub::new(QueueLimits { events: 100, bytes: 1_000 });
         let (slow, fast) = (hub.subscribe(local()), hub.subscribe(Reach::Global(None)));
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! What changed before a client found the server again.
+//! Changes from before a client found the server again.
 //!
 //! A client that was connected to an earlier process reconnects, and reads nothing again. So the first streams begin with the
 //! recent changes of the store: those from the time without a server, and those since the start. The events are idempotent: each
@@ -63,7 +63,7 @@ pub(super) fn begin(app: &Arc<App>, reader: &Arc<Queue>) {
     });
 }
 
-/// What changed in a session.
+/// Changes of a session.
 #[derive(Default)]
 struct Changed {
     is_new: bool,

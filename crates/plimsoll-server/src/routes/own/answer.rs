@@ -1,7 +1,7 @@
-//! Answers whose content belongs to other crates.
+//! Values of other crates in answers.
 //!
-//! Types of this crate state their fields in the document. A value of another crate is an object there: its fields are those of
-//! its JSON elsewhere, such as in the output of the command.
+//! Types of this crate list their fields in the OpenAPI document. A value of another crate is described as an object without
+//! fields.
 
 use std::borrow::Cow;
 
