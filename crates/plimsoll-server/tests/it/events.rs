@@ -298,3 +298,18 @@ async fn several_edits_of_old_messages_are_all_reported() {
         events.until(|event| event["properties"]["part"] == part).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pin_is_reported_as_a_change_of_its_session() {
+    let server = TestServer::start().await;
+    let id = server.session().await;
+    server.prompt(&id, "nine metres").await;
+    let list = server.get(&format!("/session/{id}/message")).await.ok();
+    let mut events = server.events("/event").await;
+    // The stream begins with recent changes.
+    events.until(|event| event["properties"]["part"]["text"] == "echo: nine metres").await;
+    let pin = json!({ "what": list[0]["info"]["id"] });
+    server.post(&format!("/plimsoll/session/{id}/pins"), pin).await.ok();
+    let seen = events.until_type("session.updated").await;
+    assert_eq!(seen.last().unwrap()["properties"]["sessionID"], json!(id));
+}

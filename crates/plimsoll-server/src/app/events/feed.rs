@@ -231,7 +231,12 @@ impl Feed {
     /// A compaction adds two messages, other reductions mark parts.
     fn report_reduction(&mut self, out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
         let id = &out.session;
-        for receipt in self.new_receipts(store, id)? {
+        let receipts = self.new_receipts(store, id)?;
+        if !receipts.is_empty() {
+            // Also for what changes no part for clients, such as a pin: the page shows it.
+            out.session("session.updated", &store.session(id)?);
+        }
+        for receipt in receipts {
             if let Plan::Edit(plan) = &receipt.plan {
                 out.removed(store, plan)?;
             }
@@ -318,7 +323,7 @@ impl Out<'_> {
     fn publish(&self, kind: &str, properties: Value) {
         match self.reader {
             Some(reader) => {
-                self.app.hub.publish_to(reader, self.app, &self.scene.directory, kind, properties)
+                self.app.hub.publish_to(reader, self.app, &self.scene.directory, kind, properties);
             }
             None => self.app.hub.publish(self.app, &self.scene.directory, kind, properties),
         }

@@ -99,7 +99,7 @@ fn replay(app: &Arc<App>, database: &Database, reader: &Queue) -> Result<(), Sto
         let Some(changed) = changed.remove(id) else { continue };
         match store.session(id) {
             Ok(session) => {
-                left = left.saturating_sub(replay_session(app, store, &session, &changed, left, reader)?)
+                left = left.saturating_sub(replay_session(app, store, &session, &changed, left, reader)?);
             }
             Err(StoreError::Missing { .. }) => {}
             Err(error) => return Err(error),
