@@ -19,4 +19,5 @@ cargo build -q -p plimsoll-testkit --features server --bin scripted-model
 target=${CARGO_TARGET_DIR:-$root/target}/debug
 timeout --kill-after=10 "$most_seconds" node tools/compat/sdk.mjs "$place" "$target" "$place/sdk-work"
 timeout --kill-after=10 "$most_seconds" node tools/compat/tui.mjs "$target" "$place/tui-work" "$opencode"
+timeout --kill-after=10 "$most_seconds" node tools/compat/attach.mjs "$target" "$place/attach-work" "$opencode"
 timeout --kill-after=10 "$most_seconds" node tools/compat/reconnect.mjs "$target" "$place/reconnect-work" "$opencode"

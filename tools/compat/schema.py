@@ -52,6 +52,7 @@ post /session/{sessionID}/fork
 post /session/{sessionID}/abort
 post /session/{sessionID}/summarize
 post /session/{sessionID}/prompt_async
+post /session/{sessionID}/command
 post /session/{sessionID}/revert
 post /session/{sessionID}/unrevert
 post /session/{sessionID}/permissions/{permissionID}
@@ -71,7 +72,7 @@ get /global/event
 """.split("\n")
 
 EVENTS = """
-message.part.delta message.part.removed message.part.updated message.removed message.updated permission.asked permission.replied
+command.executed message.part.delta message.part.removed message.part.updated message.removed message.updated permission.asked permission.replied
 server.connected server.instance.disposed session.compacted session.created session.deleted session.error session.idle
 session.status session.updated todo.updated tui.toast.show
 """.split()

@@ -31,6 +31,13 @@ const shows = async (what, seconds = 30) => {
     }
     throw new Error(`the screen does not show ${what}:\n${screen()}`);
 };
+const hides = async (what) => {
+    for (let tries = 0; tries < 150; tries += 1) {
+        if (!screen().includes(what)) return;
+        await wait(100);
+    }
+    throw new Error(`the screen still shows ${what}:\n${screen()}`);
+};
 const type = async (text) => {
     tmux("send-keys", "-t", "ui", "-l", text);
     await wait(300);
@@ -53,8 +60,23 @@ try {
     tmux("send-keys", "-t", "ui", "Enter");
     await shows("The depth is written.");
     console.log("TUI: asks for permission, and the call runs once it is given");
+    await type("/undo");
+    await hides("The depth is written.");
+    await shows("Nine metres at low tide.");
+    // The prompt is back in the input field.
+    tmux("send-keys", "-t", "ui", "C-u");
+    await type("/redo");
+    await shows("The depth is written.");
+    console.log("TUI: /undo hides a turn, and /redo shows it again");
+    await type("/undo");
+    await hides("The depth is written.");
+    tmux("send-keys", "-t", "ui", "C-u");
     await type("Report.");
     await shows("End of the report.");
+    const [listed] = (await get("/session")).filter((session) => !session.parentID && session.title !== "An earlier voyage");
+    assert.equal(listed.revert, undefined, JSON.stringify(listed));
+    assert.ok(!JSON.stringify(await get(`/session/${listed.id}/message`)).includes("The depth is written."));
+    console.log("TUI: the next prompt removes the turn");
     await type("Report again.");
     await shows("End of the second report.");
     await type("/compact");

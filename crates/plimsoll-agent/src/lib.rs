@@ -30,8 +30,8 @@ pub mod tools;
 mod untrusted;
 
 pub use agent::{
-    Agent, AwaitingSession, BackgroundTasks, Bound, Compaction, Profile, TasksFuture, Tool, ToolCall,
-    ToolError, ToolSet,
+    Agent, AwaitingSession, BackgroundTasks, Bound, Compaction, PERMISSION_SETTING, Profile, SessionRule,
+    TasksFuture, Tool, ToolCall, ToolError, ToolSet,
 };
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion, Preview};
 pub use builtin::DEFAULT_AGENT;

@@ -42,15 +42,16 @@ pub use guard::GuardedSetting;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use nearest::{nearest, nearest_few};
 pub use notice::{Notice, UnknownVariable};
+pub use opencode::opencode_tool_names;
 pub use plimsoll_sandbox::{
     Action, Grants, Origin, PermissionRule, Permissions, SandboxConfig, SandboxMode, matches,
 };
 pub use project::{DistrustReason, LeftOut, Project};
 pub use review::Review;
 pub use run::{
-    AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, INSTRUCTION_ENTRIES, InstructionSource,
-    McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel, RunCaps, RunConfig,
-    RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
+    AgentConfig, AgentFork, AgentMode, CommandConfig, HookCommand, HookEvent, INSTRUCTION_ENTRIES,
+    InstructionSource, McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel,
+    RunCaps, RunConfig, RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
 pub use shell::shell_quoted;
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};

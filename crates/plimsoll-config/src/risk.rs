@@ -295,6 +295,12 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "agents.*.fork"),
     // Could disable an agent that the user has set up as a guard.
     (RunRisk::NeedsTrust, "agents.*.disable"),
+    // A prompt that the user sends without reading it, to an agent and a model that the user did not choose.
+    (RunRisk::NeedsTrust, "commands.*.description"),
+    (RunRisk::NeedsTrust, "commands.*.template"),
+    (RunRisk::NeedsTrust, "commands.*.agent"),
+    (RunRisk::NeedsTrust, "commands.*.model"),
+    (RunRisk::NeedsTrust, "commands.*.subtask"),
     // A command that is run, or a URL that receives data. `enabled` could start a server that the user disabled.
     (RunRisk::NeedsTrust, "mcp.*.command"),
     (RunRisk::NeedsTrust, "mcp.*.environment.*"),

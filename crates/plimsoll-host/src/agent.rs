@@ -17,6 +17,7 @@ use crate::config::HostConfig;
 use crate::drive::holder;
 use crate::error::HostError;
 use crate::host::Host;
+use crate::reverts::PendingRevert;
 use crate::store::OpenStore;
 
 /// Maximum number of messages that are read to find the model that answered last.
@@ -325,6 +326,7 @@ impl AgentSetup {
     /// Opens a session. If the process that ran it was killed, a note is reported.
     pub async fn open_conversation(&self, agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
         let conversation = agent.open(id).await?;
+        PendingRevert::finish(conversation.handle()).await?;
         let lease = conversation.handle().lease().await?;
         if let Some(holder) = lease.taken_from.filter(|holder| holder_is_gone(holder)) {
             let holder = holder_name(&holder);

@@ -384,9 +384,7 @@ impl ConversationWriter {
             tool: Some(info.tool.unwrap_or(chain.format).name().to_owned()),
             version: info.version.clone(),
             context: info.context,
-            messages: Vec::new(),
-            task: None,
-            lease: None,
+            ..NewSession::default()
         };
         Conversation {
             session,

@@ -28,6 +28,8 @@ pub enum Origin {
     Flag(&'static str),
     /// The user's answer to a question.
     Answer,
+    /// A rule that a client has set for one session.
+    Session,
 }
 
 impl fmt::Display for Origin {
@@ -40,6 +42,7 @@ impl fmt::Display for Origin {
             Origin::Variable(name) => f.write_str(name),
             Origin::Flag(name) => f.write_str(name),
             Origin::Answer => f.write_str("your answer"),
+            Origin::Session => f.write_str("a rule of this session"),
         }
     }
 }

@@ -50,6 +50,8 @@ pub struct ServerOptions {
     pub heartbeat: Duration,
     /// Maximum number of events that wait for a reader. A slower reader is disconnected.
     pub event_queue: usize,
+    /// Maximum size in bytes of the events that wait for all readers. Beyond it, the slowest reader is dropped.
+    pub event_bytes: usize,
     /// Counters for `/plimsoll/metrics`. They are filled only if they are installed as the process's recorder.
     pub metrics: Option<Metrics>,
 }
@@ -71,6 +73,7 @@ impl Default for ServerOptions {
             body_timeout: HEAD,
             heartbeat: Duration::from_secs(10),
             event_queue: 4_096,
+            event_bytes: 32 << 20,
             metrics: None,
         }
     }

@@ -26,6 +26,8 @@ pub enum Edit {
     RemovePart(PartId),
     /// Removes all parts of a message.
     RemoveMessage(MessageId),
+    /// Removes a message and all that follow, except notices, compactions and what is still being written.
+    RemoveSince(MessageId),
 }
 
 /// Reason why something cannot be edited.
@@ -86,6 +88,17 @@ pub fn plan(log: &Log, edit: &Edit) -> Result<EditPlan, EditError> {
             }
             parts.iter().try_for_each(|part| changeable(message, part))?;
             Ok(removal(log, &parts.into_iter().map(|part| &part.id).collect()))
+        }
+        Edit::RemoveSince(id) => {
+            let messages = log[log.place(id)?..].iter().filter(|message| !message.is_notice());
+            let parts = messages.flat_map(|message| {
+                message.parts.iter().filter(|part| changeable(message, part).is_ok()).map(|part| &part.id)
+            });
+            let parts: BTreeSet<&PartId> = parts.collect();
+            if parts.is_empty() {
+                return Err(EditError::Removed(id.to_string()));
+            }
+            Ok(removal(log, &parts))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod background;
 mod profile;
+mod restriction;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::model::Model;
 use crate::spend::SpendMeter;
 pub use background::{AwaitingSession, BackgroundTasks, TasksFuture};
 pub use profile::{Bound, Profile};
+pub use restriction::{PERMISSION_SETTING, SessionRule};
 pub use tool::{Tool, ToolCall, ToolError, ToolSet};
 pub(crate) use tool::{number, optional_text, text};
 

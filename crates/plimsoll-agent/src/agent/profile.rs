@@ -46,6 +46,8 @@ pub struct Bound {
     pub general_rules: usize,
     /// Switches of its tools. The last match decides.
     pub switches: Vec<ToolSwitch>,
+    /// Whether no setting widens it, because a client has set it for one session.
+    pub is_fixed: bool,
 }
 
 impl Bound {
@@ -78,6 +80,7 @@ impl Profile {
             permissions: self.permissions.clone(),
             general_rules: self.general_rules,
             switches: self.switches.clone(),
+            is_fixed: false,
         };
         self.bounds.iter().cloned().chain([own]).collect()
     }

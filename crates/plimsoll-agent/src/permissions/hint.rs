@@ -51,7 +51,10 @@ impl AllowHint {
             let above: Vec<Permissions> = profile
                 .bounds
                 .iter()
-                .map(|bound| with_rule(&bound.permissions, bound.general_rules, candidate, layer))
+                .map(|bound| match bound.is_fixed {
+                    true => bound.permissions.clone(),
+                    false => with_rule(&bound.permissions, bound.general_rules, candidate, layer),
+                })
                 .collect();
             let rules = EffectiveRules::new(&own).within(&above).closing(&profile.closed).granting(granted);
             rules.decide(denied) == Action::Allow

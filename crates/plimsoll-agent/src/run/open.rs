@@ -7,7 +7,7 @@ use plimsoll_session::{SessionBuilder, SessionHandle};
 use plimsoll_store::NewSession;
 
 use super::Conversation;
-use crate::agent::Agent;
+use crate::agent::{Agent, Bound};
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::ledger::FileLedger;
@@ -39,6 +39,8 @@ impl Agent {
             // Tasks whose process is gone are detected here, so that their parent is notified.
             Arc::clone(tasks).supervise(session.id().clone()).await?;
         }
+        let mut agent = self.clone();
+        agent.profile.bounds.extend(Bound::of_session(&session.record().await?, &self.profile));
         let tools = self.profile.tools.clone();
         let files = session.with_log(move |log| {
             let files = FileLedger::of_log(log);
@@ -46,7 +48,7 @@ impl Agent {
             files
         });
         let files = files.await?;
-        Ok(Conversation::new(self.clone(), session, files))
+        Ok(Conversation::new(agent, session, files))
     }
 
     /// Creates a session and opens it.

@@ -28,6 +28,7 @@ impl StoredBound {
         let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect::<Vec<_>>();
         // No current setting ranks below stored rules.
         let (permissions, general_rules) = (Permissions::from(rules), 0);
-        Bound { permissions, general_rules, switches: self.switches.iter().map(switch).collect() }
+        let switches = self.switches.iter().map(switch).collect();
+        Bound { permissions, general_rules, switches, ..Bound::default() }
     }
 }

@@ -231,11 +231,12 @@ impl TaskBoard {
             let (mut at, mut nearest, mut bounds) = (task.parent.clone(), None, Vec::new());
             let mut launchers = task.data.above.iter().rev();
             loop {
-                let session = match board.archive.store().session(&at) {
-                    Ok(session) => session.agent,
+                let record = match board.archive.store().session(&at) {
+                    Ok(session) => Some(session),
                     Err(StoreError::Missing { .. }) => None,
                     Err(error) => return Err(error.into()),
                 };
+                let session = record.as_ref().and_then(|session| session.agent.clone());
                 let launcher = launchers.next();
                 // The agent that launched it, and the agent that runs the session now, if it is configured. The user
                 // may have switched, and an imported session may name an agent of another tool.
@@ -248,8 +249,11 @@ impl TaskBoard {
                 };
                 let launcher = launcher.map(|name| board.agent_above(name, &task)).transpose()?;
                 for agent in now.into_iter().chain(launcher) {
+                    bounds.extend(
+                        record.as_ref().and_then(|session| Bound::of_session(session, &agent.profile)),
+                    );
                     let Profile { permissions, general_rules, switches, .. } = agent.profile.clone();
-                    bounds.push(Bound { permissions, general_rules, switches });
+                    bounds.push(Bound { permissions, general_rules, switches, is_fixed: false });
                     nearest.get_or_insert(agent);
                 }
                 match board.load(&at) {

@@ -1,4 +1,4 @@
-//! Reads OpenCode's agents that are defined in Markdown files: settings in front matter, the prompt below.
+//! Reads OpenCode's agents and commands that are defined in Markdown files: settings in front matter, the prompt below.
 //!
 //! The settings are YAML. Supported is the subset in OpenCode's documentation: keys with a text, a number, a boolean,
 //! indented sections, and multi-line texts. A YAML library would accept more than OpenCode does. A file with other
@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::COMMANDS;
 use super::parse::Parsed;
 
 /// The line before and after the settings.
@@ -23,7 +24,7 @@ struct Line<'a> {
 }
 
 /// Converts a file into the shape of an `opencode.json`. The error is the line and the problem.
-pub(super) fn parse_agent(text: &str, path: &Path, section: &str) -> Result<Parsed, (usize, String)> {
+pub(super) fn parse_markdown(text: &str, path: &Path, section: &str) -> Result<Parsed, (usize, String)> {
     let text = text.trim_start_matches('\u{feff}');
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let above = format!("{section}.{name}");
@@ -35,7 +36,8 @@ pub(super) fn parse_agent(text: &str, path: &Path, section: &str) -> Result<Pars
         return Err((line.number, "unexpected indentation".to_owned()));
     }
     if !body.trim().is_empty() {
-        fields.insert("prompt".to_owned(), body.trim().into());
+        let key = if section == COMMANDS { "template" } else { "prompt" };
+        fields.insert(key.to_owned(), body.trim().into());
     }
     let agent = Value::Object(Map::from_iter([(name, Value::Object(fields))]));
     Ok(Parsed { values: Map::from_iter([(section.to_owned(), agent)]), lines })
@@ -152,10 +154,10 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::parse_agent;
+    use super::parse_markdown;
 
     fn agent(text: &str) -> Result<Value, (usize, String)> {
-        let parsed = parse_agent(text, Path::new("x/agent/review.md"), "agent")?;
+        let parsed = parse_markdown(text, Path::new("x/agent/review.md"), "agent")?;
         Ok(parsed.values["agent"]["review"].clone())
     }
 
@@ -176,8 +178,16 @@ mod tests {
         assert_eq!(agent("Only words.").unwrap(), json!({"prompt": "Only words."}));
         assert_eq!(agent("---\nnever closed").unwrap(), json!({"prompt": "---\nnever closed"}));
         assert_eq!(agent("").unwrap(), json!({}));
-        let parsed = parse_agent(text, Path::new("review.md"), "agent").unwrap();
+        let parsed = parse_markdown(text, Path::new("review.md"), "agent").unwrap();
         assert_eq!(parsed.lines["agent.review.permission.bash.*"], 13);
+    }
+
+    #[test]
+    fn a_command_is_its_settings_and_its_template() {
+        let text = "---\ndescription: Reviews\nsubtask: true\n---\nReview $ARGUMENTS.\n";
+        let parsed = parse_markdown(text, Path::new("x/command/review.md"), "command").unwrap();
+        let expected = json!({ "description": "Reviews", "subtask": true, "template": "Review $ARGUMENTS." });
+        assert_eq!(parsed.values["command"]["review"], expected);
     }
 
     #[test]

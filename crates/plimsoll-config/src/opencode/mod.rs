@@ -16,19 +16,28 @@ use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
 use crate::paths::{opencode_user_directory, parent_directory, project_directories};
+pub use translate::our_tools as opencode_tool_names;
 pub(crate) use translate::{Translation, translate};
 
 /// OpenCode's directory in a project.
 const DIRECTORY: &str = ".opencode";
 /// Names of its files, lowest priority first.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
-/// Subdirectories with one agent per file, and the section that the agents belong to.
-const AGENT_DIRECTORIES: [(&str, &str); 4] =
-    [("agent", "agent"), ("agents", "agent"), ("mode", "mode"), ("modes", "mode")];
-/// Maximum number of agent files per directory.
-const MAX_AGENTS: usize = 100;
+/// The section of commands.
+const COMMANDS: &str = "command";
+/// Subdirectories with one agent or command per file, and the section that it belongs to.
+const MARKDOWN_DIRECTORIES: [(&str, &str); 6] = [
+    ("agent", "agent"),
+    ("agents", "agent"),
+    ("mode", "mode"),
+    ("modes", "mode"),
+    ("command", COMMANDS),
+    ("commands", COMMANDS),
+];
+/// Maximum number of files that are read in a subdirectory.
+const MAX_FILES: usize = 100;
 /// Other contents of the directory, which are not read.
-const NOT_READ: [&str; 6] = ["command", "commands", "plugin", "plugins", "tool", "tools"];
+const NOT_READ: [&str; 4] = ["plugin", "plugins", "tool", "tools"];
 
 /// Variables of OpenCode that would change the behaviour described here.
 const VARIABLES: [&str; 3] = ["OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_PERMISSION"];
@@ -40,32 +49,35 @@ pub(crate) fn is_own_name(path: &Path) -> bool {
     is_named || (is_beside && section_of(path).is_some())
 }
 
-/// Returns the section that a file's agent belongs to; `None` if the file does not define one.
+/// Returns the section that a file's agent or command belongs to; `None` if the file does not define one.
 fn section_of(path: &Path) -> Option<&'static str> {
     let directory = path.parent()?.file_name()?.to_str()?;
-    let (_, section) = AGENT_DIRECTORIES.iter().find(|(name, _)| *name == directory)?;
+    let (_, section) = MARKDOWN_DIRECTORIES.iter().find(|(name, _)| *name == directory)?;
     path.extension().is_some_and(|extension| extension == "md").then_some(section)
 }
 
-/// Returns the agent files in one of OpenCode's directories, in order.
-fn agent_files(directory: &Path) -> Vec<PathBuf> {
-    let inner = AGENT_DIRECTORIES.iter().map(|(name, _)| directory.join(name));
-    let mut files: Vec<PathBuf> = inner
-        .filter_map(|inner| std::fs::read_dir(inner).ok())
-        .flat_map(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()))
-        .filter(|path| section_of(path).is_some() && path.is_file())
-        .collect();
+/// Returns the files of agents and commands in one of OpenCode's directories, in order.
+fn markdown_files(directory: &Path) -> Vec<PathBuf> {
+    let in_subdirectory = |(name, _): &(&str, &str)| {
+        let entries = std::fs::read_dir(directory.join(name)).into_iter().flatten();
+        let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+        let mut files: Vec<PathBuf> =
+            files.filter(|path| section_of(path).is_some() && path.is_file()).collect();
+        files.sort();
+        files.truncate(MAX_FILES);
+        files
+    };
+    let mut files: Vec<PathBuf> = MARKDOWN_DIRECTORIES.iter().flat_map(in_subdirectory).collect();
     files.sort();
-    files.truncate(MAX_AGENTS);
     files
 }
 
 /// Reads and translates a file.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> {
     let Some(section) = section_of(path) else { return Ok(translate(&parse::parse(text, path)?, path)) };
-    Ok(match markdown::parse_agent(text, path, section) {
+    Ok(match markdown::parse_markdown(text, path, section) {
         Ok(parsed) => translate(&parsed, path),
-        // One invalid agent must not keep the others from running.
+        // One invalid file must not keep the others from running.
         Err((line, problem)) => {
             let origin = Origin::File { path: path.to_owned(), line: Some(line) };
             let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -81,7 +93,7 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         directory.iter().flat_map(|directory| names.clone().map(|name| directory.join(name))).collect();
-    files.extend(directory.iter().flat_map(|directory| agent_files(directory)));
+    files.extend(directory.iter().flat_map(|directory| markdown_files(directory)));
     // The user named this file by a variable.
     files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
@@ -92,7 +104,7 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let inner = directory.join(DIRECTORY);
     let places = [directory, &inner].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
-    places.filter(|file| file.is_file()).chain(agent_files(&inner)).collect()
+    places.filter(|file| file.is_file()).chain(markdown_files(&inner)).collect()
 }
 
 /// Whether OpenCode is configured to ignore project files.

@@ -62,6 +62,7 @@ impl Translator<'_> {
             }
             "provider" => self.each(key, value, Translator::provider),
             "agent" => self.each(key, value, |this, name, agent| this.agent("agent", name, agent)),
+            "command" => self.each(key, value, Translator::command),
             "mcp" => self.each(key, value, Translator::mcp),
             "skills" => self.each(key, value, Translator::skills),
             // Switches in `tools` are rules with a lower priority than those in `permission`.
@@ -220,6 +221,20 @@ impl Translator<'_> {
         }
         if section == "mode" {
             self.put(&ours("mode"), "primary".into(), &above);
+        }
+    }
+
+    fn command(&mut self, name: &str, value: &Value) {
+        let above = format!("command.{name}");
+        let Some(fields) = self.object(&above, value) else { return };
+        for (key, value) in fields {
+            let written = format!("{above}.{key}");
+            match key.as_str() {
+                "description" | "template" | "agent" | "model" | "subtask" => {
+                    self.put(&["commands", name, key], value.clone(), &written);
+                }
+                _ => self.notice(&written, &written, None),
+            }
         }
     }
 
@@ -444,7 +459,7 @@ const WITHOUT_COUNTERPART: [(&str, &str); 8] = [
 ];
 
 /// Returns our names for one of OpenCode's tools.
-fn our_tools(tool: &str) -> Vec<&str> {
+pub fn our_tools(tool: &str) -> Vec<&str> {
     match tool {
         "edit" => vec!["edit", "write"],
         "todowrite" | "todoread" => vec!["todo"],

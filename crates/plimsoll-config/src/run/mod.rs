@@ -6,6 +6,7 @@
 //! and an error still names the line that it is about.
 
 mod agent;
+mod command;
 mod hook;
 mod instructions;
 mod keys;
@@ -37,6 +38,7 @@ use crate::notice::Notice;
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode, ToolSwitch};
+pub use command::CommandConfig;
 pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
 pub use instructions::{INSTRUCTION_ENTRIES, InstructionSource};
@@ -52,7 +54,7 @@ pub(crate) use tree::Tree;
 pub use webfetch::WebfetchConfig;
 
 /// Sections of a file that belong to runs.
-pub(crate) const SECTIONS: [&str; 16] = [
+pub(crate) const SECTIONS: [&str; 17] = [
     "model",
     "small_model",
     "default_agent",
@@ -64,6 +66,7 @@ pub(crate) const SECTIONS: [&str; 16] = [
     "permissions",
     "providers",
     "agents",
+    "commands",
     "mcp",
     "sandbox",
     "webfetch",
@@ -85,6 +88,8 @@ pub struct RunConfig {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Agents by name, including disabled ones.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// Commands by name.
+    pub commands: BTreeMap<String, CommandConfig>,
     /// Permission rules.
     pub permissions: Permissions,
     /// MCP servers by name, including disabled ones.

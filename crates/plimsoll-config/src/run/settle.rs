@@ -8,12 +8,13 @@ use plimsoll_sandbox::{Grants, Origin, PermissionRule, Permissions, SandboxConfi
 use serde_json::{Map, Value};
 
 use super::agent::AgentConfig;
+use super::command::CommandConfig;
 use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
 use super::provider::{self, ProviderConfig};
-use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, SandboxSwitch, TaskSpec};
+use super::spec::{AgentSpec, CommandSpec, McpSpec, RunSpec, SandboxSpec, SandboxSwitch, TaskSpec};
 use super::tasks::TaskConfig;
 use super::webfetch::WebfetchConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
@@ -139,6 +140,22 @@ impl RunLayer {
             let built = self.agent(&name, agent, agent_model, problem, env)?;
             agents.insert(name, built);
         }
+        let (mut commands, mut without_text) = (BTreeMap::new(), Vec::new());
+        for (name, command) in spec.commands {
+            let CommandSpec { description, template, agent, model: named, subtask } = command;
+            let key = format!("commands.{name}");
+            // One command without a text must not keep the others from working.
+            let Some(template) = template.filter(|template| !template.trim().is_empty()) else {
+                let origin = self.origins.iter().find(|(known, _)| known.starts_with(&format!("{key}.")));
+                let origin = origin.map_or(Origin::BuiltIn, |(_, origin)| origin.clone());
+                let reason = Some("a command needs a `template`".to_owned());
+                without_text.push(Notice { key, origin, reason });
+                continue;
+            };
+            let model = model(named, &format!("{key}.model"))?;
+            let problem = problem_of("commands", &name);
+            commands.insert(name, CommandConfig { description, template, agent, model, subtask, problem });
+        }
         let mut mcp = BTreeMap::new();
         for (name, server) in spec.mcp {
             if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name), env)? {
@@ -151,6 +168,7 @@ impl RunLayer {
             default_agent: spec.default_agent,
             providers,
             agents,
+            commands,
             permissions: self.permissions_of(None, env),
             mcp,
             sandbox: self.sandbox(&spec.sandbox, env)?,
@@ -161,7 +179,7 @@ impl RunLayer {
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
             hooks: resolve_hooks(self.hooks, env),
             keys,
-            ignored: self.ignored,
+            ignored: [self.ignored, without_text].concat(),
             fields,
             standing: InstructionSource::standing(env),
             instructions: self.instructions,

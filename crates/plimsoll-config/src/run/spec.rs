@@ -44,6 +44,8 @@ pub(crate) struct RunSpec {
     pub(crate) providers: BTreeMap<String, ProviderSpec>,
     /// Agents by name. `compaction` writes summaries, `title` names sessions.
     pub(crate) agents: BTreeMap<String, AgentSpec>,
+    /// Prompts that a user sends by name.
+    pub(crate) commands: BTreeMap<String, CommandSpec>,
     /// MCP servers by name.
     pub(crate) mcp: BTreeMap<String, McpSpec>,
     /// Confinement of commands.
@@ -249,6 +251,23 @@ pub(crate) struct AgentSpec {
     pub(crate) fork: Option<AgentFork>,
     /// Whether the agent is disabled.
     pub(crate) disable: Option<bool>,
+}
+
+/// A prompt that a user sends by name.
+#[derive(Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CommandSpec {
+    /// Description for the user.
+    pub(crate) description: Option<String>,
+    /// The prompt. `$ARGUMENTS` and `$1`, `$2` stand for arguments, `@path` for a file of the project.
+    pub(crate) template: Option<String>,
+    /// The agent that runs the prompt; the session's if it is not set.
+    pub(crate) agent: Option<String>,
+    /// Model of the prompt: `provider/model`.
+    pub(crate) model: Option<String>,
+    /// Whether the agent does it as a background task.
+    pub(crate) subtask: Option<bool>,
 }
 
 /// Limits of background tasks.

@@ -4,7 +4,9 @@ pub(crate) mod events;
 pub(crate) mod project;
 mod questions;
 pub(crate) mod runner;
+pub(crate) mod settings;
 pub(crate) mod shape;
+pub(crate) mod template;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::events::Hub;
+use self::events::{Hub, QueueLimits, Replays};
 use self::project::{Database, Project};
 use self::questions::Questions;
 use self::runner::Runners;
@@ -40,6 +42,7 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) runners: Runners,
     pub(crate) questions: Questions,
+    pub(crate) replayed: Replays,
     /// Limits the number of concurrent replays.
     pub(crate) replays: Arc<Semaphore>,
     /// Cancelled when the server stops.
@@ -64,8 +67,9 @@ impl App {
         let app = Arc::new(App {
             host: host.at(root.clone()),
             root: root.clone(),
-            hub: Hub::new(options.event_queue),
+            hub: Hub::new(QueueLimits { events: options.event_queue, bytes: options.event_bytes }),
             runners: Runners::default(),
+            replayed: Replays::default(),
             replays: Arc::new(Semaphore::new(1)),
             questions: Questions::new(options.permission_timeout),
             stop: CancellationToken::new(),

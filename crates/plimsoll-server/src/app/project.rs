@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use plimsoll::{Millis, SessionId};
 use plimsoll_agent::{Asker, Event, EventSink, TaskBoard};
 use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore, SessionTree};
-use plimsoll_store::Session;
+use plimsoll_store::{Sequence, Session};
 use tokio::sync::{Notify, watch};
 
 use crate::app::events;
@@ -23,6 +23,8 @@ const REPORT: Duration = Duration::from_secs(1);
 /// A database, which several projects may share.
 pub(crate) struct Database {
     pub(crate) opened: OpenStore,
+    /// The newest change of the time when the database was opened.
+    pub(crate) began: Sequence,
     /// The newest change that was looked at: at first that of the time when the database was opened.
     pub(crate) since: watch::Sender<u64>,
     /// Wakes the poller.
@@ -68,9 +70,10 @@ impl Project {
             match databases.iter().find(|known| known.opened.path == opened.path) {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let since = watch::Sender::new(opened.archive.store().newest_change()?.0);
+                    let began = opened.archive.store().newest_change()?;
+                    let since = watch::Sender::new(began.0);
                     let (changed, is_followed) = (Notify::new(), AtomicBool::new(false));
-                    let new = Database { opened, since, changed, is_followed };
+                    let new = Database { opened, began, since, changed, is_followed };
                     databases.push(Arc::new(new));
                     Arc::clone(&databases[databases.len() - 1])
                 }

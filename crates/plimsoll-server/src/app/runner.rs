@@ -7,13 +7,14 @@
 //! the same way.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll::{Message, SessionId};
 use plimsoll_agent::{Agent, AgentError, Conversation, PROMPT_NOTE, RunEnd, RunReport};
 use plimsoll_config::PermissionRule;
+use plimsoll_host::PendingRevert;
 use plimsoll_session::SessionHandle;
 use plimsoll_store::{NewNote, Note, PageRequest};
 use serde_json::{Value, json};
@@ -80,11 +81,13 @@ pub(crate) struct Runner {
     /// Cancels the current run.
     cancel: Mutex<CancellationToken>,
     /// Whether a run is active, for readers that must not wait for the lock on `state`.
-    busy: std::sync::atomic::AtomicBool,
+    busy: AtomicBool,
     /// The session while it is open.
     handle: Mutex<Option<SessionHandle>>,
     /// Number of uses, by which a delayed release notices that the session was used again.
     uses: AtomicU64,
+    /// Whether the settings of the session have changed since it was opened.
+    is_outdated: AtomicBool,
 }
 
 #[derive(Default)]
@@ -130,6 +133,7 @@ impl Runners {
                 busy: false.into(),
                 handle: Mutex::default(),
                 uses: AtomicU64::new(0),
+                is_outdated: AtomicBool::new(false),
             })
         });
         Arc::clone(runner)
@@ -306,6 +310,7 @@ impl Runner {
         let open = self.opened(app, &mut state, choice).await?;
         let session = open.conversation.session_mut();
         session.settle(INTERRUPTED).await?;
+        PendingRevert::finish(session).await?;
         session.append(message.clone()).await?;
         open.conversation.set_initial_title(&message.text()).await?;
         self.project.database.changed.notify_one();
@@ -350,7 +355,8 @@ impl Runner {
         }
         let choice = state.open.as_ref().map(|open| open.choice.clone()).unwrap_or_default();
         // Fails if another process runs the session; that process then answers the notes.
-        if self.opened(app, &mut state, choice).await.is_ok() {
+        let Ok(open) = self.opened(app, &mut state, choice).await else { return };
+        if PendingRevert::finish(open.conversation.handle()).await.is_ok() {
             self.start(app, &mut state, Job::Notes);
         }
     }
@@ -412,7 +418,8 @@ impl Runner {
         if let Some(open) = &mut state.open {
             let wanted = choice.or(&open.choice);
             let is_still_ours = open.conversation.handle().keep_lease().await.is_ok();
-            if is_still_ours && wanted == open.choice {
+            let is_outdated = self.is_outdated.swap(false, Ordering::SeqCst);
+            if is_still_ours && wanted == open.choice && !is_outdated {
                 // Borrowed again: the borrow checker extends a conditionally returned borrow to the end of the function.
                 return state.open.as_mut().ok_or_else(|| ApiError::internal("the session was closed"));
             }
@@ -611,11 +618,24 @@ impl Runner {
         if app.runners.is_stopping.is_cancelled() {
             return Err(ApiError::unavailable("the server is stopping"));
         }
-        self.opened(app, &mut state, choice).await?;
+        let open = self.opened(app, &mut state, choice).await?;
+        PendingRevert::finish(open.conversation.handle()).await?;
         let (done, compacted) = oneshot::channel();
         self.start(app, &mut state, Job::Compact { focus: focus.map(str::to_owned), done });
         drop(state);
         compacted.await.map_err(|_| ApiError::unavailable("the server is stopping"))?
+    }
+
+    /// Waits for the end of a run that was aborted: a client that aborts and then writes does not wait in between.
+    pub(crate) async fn aborted(&self) {
+        if lock(&self.cancel).is_cancelled() {
+            let _ = tokio::time::timeout(STOP, self.idle()).await;
+        }
+    }
+
+    /// Opens the session again at its next use, because its settings have changed.
+    pub(crate) fn reopen_later(&self) {
+        self.is_outdated.store(true, Ordering::SeqCst);
     }
 
     /// Waits until no run is active.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::app::project::Project;
+use crate::app::settings;
 
 /// Version reported to clients. Some compare it with their own.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -102,6 +103,9 @@ impl Scene {
         let provider = model.as_ref().and_then(|model| self.project.as_ref()?.provider_of(model));
         if let (Some(model), Some(provider)) = (model, provider) {
             shown["model"] = json!({ "id": model, "providerID": provider });
+        }
+        if !session.settings.is_empty() {
+            settings::show(session, &mut shown);
         }
         shown
     }
@@ -198,6 +202,10 @@ impl Scene {
             shown.insert("text".into(), json!(text));
         }
         match &part.body {
+            // `opencode run` prints a text once it has an end.
+            PartBody::Text(_) if end.is_some() => {
+                shown.entry("time").or_insert(json!({ "start": created, "end": end }));
+            }
             PartBody::Reasoning(_) => {
                 let mut time = json!({ "start": created });
                 if let Some(end) = end {

@@ -14,6 +14,7 @@ use plimsoll_config::{Action, AgentMode, PermissionRule, ResolvedModel, read_in_
 use plimsoll_providers::Wire;
 use serde_json::{Map, Value, json};
 
+use super::command;
 use crate::app::project::Project;
 use crate::app::shape::VERSION;
 use crate::app::{App, blocking};
@@ -35,7 +36,7 @@ pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/provider", get(providers))
         .route("/provider/auth", get(empty_object))
         .route("/agent", get(agents))
-        .route("/command", get(empty_list))
+        .route("/command", get(command::list))
         .route("/vcs", get(vcs))
         .route("/lsp", get(empty_list))
         .route("/formatter", get(empty_list))
@@ -50,7 +51,7 @@ pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/api/health", get(api_health))
         .route("/api/location", get(location))
         .route("/api/agent", get(api_agents))
-        .route("/api/command", get(api_empty))
+        .route("/api/command", get(api_commands))
         .route("/api/integration", get(api_empty))
         .route("/api/model", get(api_models))
         .route("/api/provider", get(api_providers))
@@ -371,6 +372,10 @@ async fn location(Scope(project): Scope) -> Json<Value> {
 
 async fn api_empty(State(_): State<Arc<App>>, Scope(project): Scope) -> Json<Value> {
     located(&project, &[])
+}
+
+async fn api_commands(Scope(project): Scope) -> Json<Value> {
+    located(&project, &command::api_list(&project))
 }
 
 async fn api_skills(Scope(project): Scope) -> ApiResult<Json<Value>> {

@@ -1,6 +1,7 @@
 //! The routes.
 
 mod catalog;
+mod command;
 mod edit;
 mod message;
 mod own;
@@ -50,6 +51,7 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
             patch(edit::update_part).delete(edit::remove_part),
         )
         .route("/session/{id}/prompt_async", post(prompt::prompt_async))
+        .route("/session/{id}/command", post(command::run))
         .route("/session/{id}/permissions/{question}", post(permission::answer_in_session))
         .route("/permission", get(permission::list))
         .route("/permission/{question}/reply", post(permission::answer));

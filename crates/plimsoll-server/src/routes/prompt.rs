@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use plimsoll::log::{FilePart, TextPart};
 use plimsoll::{Info, Message, MessageId, Part, PartBody, PartId, Role};
 use plimsoll_config::read_resolved;
@@ -25,6 +25,10 @@ use crate::scope::Scope;
 
 /// Maximum number of bytes of an attached text file that are added to the prompt. The model can read the rest with `read`.
 const MAX_FILE_BYTES: u64 = 50 * 1_024;
+
+/// Characters of a path that mean something else in a URL.
+const NOT_IN_PATHS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
 
 #[derive(Deserialize)]
 struct ModelName {
@@ -52,11 +56,47 @@ pub(super) struct Prompt {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum PromptPart {
+pub(super) enum PromptPart {
     Text { id: Option<String>, text: String, synthetic: Option<bool>, ignored: Option<bool> },
     File { id: Option<String>, mime: String, filename: Option<String>, url: String },
     Agent { name: String },
     Subtask {},
+}
+
+impl PromptPart {
+    pub(super) fn text(text: String) -> PromptPart {
+        PromptPart::Text { id: None, text, synthetic: None, ignored: None }
+    }
+
+    /// A text file of the project.
+    pub(super) fn file(path: &FilePath) -> PromptPart {
+        let path = utf8_percent_encode(&path.to_string_lossy(), NOT_IN_PATHS).to_string();
+        PromptPart::File {
+            id: None,
+            mime: "text/plain".to_owned(),
+            filename: None,
+            url: format!("file://{path}"),
+        }
+    }
+}
+
+impl Prompt {
+    /// A prompt that is answered. The model is named as `provider/model`.
+    pub(super) fn of_parts(
+        parts: Vec<PromptPart>,
+        message: Option<String>,
+        agent: Option<String>,
+        model: Option<String>,
+    ) -> ApiResult<Prompt> {
+        let named = |model: String| match model.split_once('/') {
+            Some((provider, model)) => {
+                Ok(ModelName { provider: provider.to_owned(), model: model.to_owned() })
+            }
+            None => Err(ApiError::bad_request("Payload", format!("`{model}` is not `provider/model`"))),
+        };
+        let (model, tools) = (model.map(named).transpose()?, BTreeMap::new());
+        Ok(Prompt { message, model, agent, no_reply: false, tools, format: None, system: None, parts })
+    }
 }
 
 /// Stores a prompt, and returns the message that ends the run. With `noReply`, returns the stored prompt at once.
@@ -67,13 +107,20 @@ pub(super) async fn prompt(
     JsonBody(request): JsonBody<Prompt>,
 ) -> ApiResult<Json<Value>> {
     let id = project.session_id(&id).await?;
-    let accepted = accept(&app, &project, &id, request).await?;
+    Ok(Json(answered(&app, &project, &id, request).await?))
+}
+
+/// Stores a prompt, and waits for its answer if it wants one.
+pub(super) async fn answered(
+    app: &Arc<App>,
+    project: &Arc<Project>,
+    id: &plimsoll::SessionId,
+    request: Prompt,
+) -> ApiResult<Value> {
+    let accepted = accept(app, project, id, request).await?;
     match accepted.answer {
-        None => Ok(Json(Scene::of_project(&project).message(&id, &accepted.message))),
-        Some(answer) => {
-            let answer = answer.await.map_err(|_| ApiError::unavailable("the server is stopping"))?;
-            Ok(Json(answer?))
-        }
+        None => Ok(Scene::of_project(project).message(id, &accepted.message)),
+        Some(answer) => answer.await.map_err(|_| ApiError::unavailable("the server is stopping"))?,
     }
 }
 

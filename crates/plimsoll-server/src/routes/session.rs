@@ -1,11 +1,13 @@
 //! Sessions.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use plimsoll::{Message, SessionId};
+use plimsoll::{Message, MessageId, SessionId};
 use plimsoll_agent::{Conversation, RevertError};
+use plimsoll_host::PendingRevert;
 use plimsoll_session::begins_turn;
 use plimsoll_store::{Filter, NewSession, PageRequest, Session, StoreError};
 use serde::Deserialize;
@@ -14,11 +16,15 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 use crate::app::project::Project;
 use crate::app::runner::Choice;
+use crate::app::settings::{self, SettingsPatch};
 use crate::app::shape::{self, Scene};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::scope::Scope;
+
+/// Time that the tasks of a removed session have to stop.
+const TASKS_STOP: Duration = Duration::from_secs(10);
 
 /// Default number of sessions in a list.
 const LISTED: usize = 100;
@@ -66,8 +72,8 @@ pub(super) struct NewRequest {
     title: Option<String>,
     agent: Option<String>,
     model: Option<ModelChoice>,
-    metadata: Option<Map<String, Value>>,
-    permission: Option<Vec<Value>>,
+    #[serde(flatten)]
+    settings: SettingsPatch,
     #[serde(rename = "workspaceID")]
     workspace: Option<Value>,
 }
@@ -77,10 +83,11 @@ pub(super) async fn create(
     Scope(project): Scope,
     JsonBody(request): JsonBody<NewRequest>,
 ) -> ApiResult<Json<Value>> {
-    // Ignoring unsupported rules would let the session do what its creator forbade.
-    refuse_unsupported("metadata", request.metadata.is_some_and(|metadata| !metadata.is_empty()))?;
-    refuse_unsupported("permission", request.permission.is_some_and(|rules| !rules.is_empty()))?;
-    refuse_unsupported("workspaceID", request.workspace.is_some_and(|workspace| !workspace.is_null()))?;
+    if request.workspace.is_some_and(|workspace| !workspace.is_null()) {
+        return Err(ApiError::not_implemented("`workspaceID` is not supported"));
+    }
+    let mut settings = Map::new();
+    request.settings.apply(&mut settings)?;
     let parent = match request.parent {
         Some(parent) => Some(project.session_id(&parent).await?),
         None => None,
@@ -96,18 +103,12 @@ pub(super) async fn create(
         agent: request.agent,
         model: request.model.map(|model| model.id),
         directory: Some(project.name.clone()),
+        settings,
         ..NewSession::default()
     };
     let created = project.read(move |opened, _| Ok(opened.archive.store().create(new, now)?)).await?;
     project.database.changed.notify_one();
     Ok(Json(Scene::of_project(&project).session(&created)))
-}
-
-fn refuse_unsupported(field: &str, is_used: bool) -> ApiResult<()> {
-    match is_used {
-        true => Err(ApiError::not_implemented(format!("`{field}` is not supported"))),
-        false => Ok(()),
-    }
 }
 
 pub(super) async fn get(
@@ -148,9 +149,8 @@ pub(super) async fn children(
 #[derive(Deserialize)]
 pub(super) struct Patch {
     title: Option<String>,
-    metadata: Option<Value>,
-    permission: Option<Vec<Value>>,
-    time: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    settings: SettingsPatch,
 }
 
 pub(super) async fn update(
@@ -161,15 +161,38 @@ pub(super) async fn update(
 ) -> ApiResult<Json<Value>> {
     let id = project.session_id(&id).await?;
     project.session(&id).await?;
-    refuse_unsupported("metadata", patch.metadata.is_some_and(|metadata| !metadata.is_null()))?;
-    refuse_unsupported("permission", patch.permission.is_some_and(|rules| !rules.is_empty()))?;
-    refuse_unsupported("time", patch.time.is_some_and(|time| time.values().any(|value| !value.is_null())))?;
+    if !patch.settings.is_empty() {
+        update_settings(&app, &project, &id, patch.settings).await?;
+    }
     if let Some(title) = patch.title {
         app.runners.handle(&app, &project, &id).await?.set_title(title).await?;
         project.database.changed.notify_one();
     }
     let session = project.session(&id).await?;
     Ok(Json(Scene::of_project(&project).session(&session)))
+}
+
+async fn update_settings(
+    app: &Arc<App>,
+    project: &Arc<Project>,
+    id: &SessionId,
+    patch: SettingsPatch,
+) -> ApiResult<()> {
+    let handle = app.runners.handle(app, project, id).await?;
+    let (sender, done) = tokio::sync::oneshot::channel();
+    let update = handle.update_settings(move |settings| {
+        let mut changed = settings.clone();
+        let applied = patch.apply(&mut changed);
+        if applied.is_ok() {
+            *settings = changed;
+        }
+        let _ = sender.send(applied);
+    });
+    update.await?;
+    project.database.changed.notify_one();
+    // The open session has the agent of the earlier rules.
+    app.runners.get(project, id).reopen_later();
+    done.await.unwrap_or(Ok(()))
 }
 
 /// Runs `work` on a session between runs.
@@ -179,7 +202,9 @@ async fn write_unrun<T>(
     id: &SessionId,
     work: impl AsyncFnOnce(&mut Conversation) -> ApiResult<T>,
 ) -> ApiResult<T> {
-    app.runners.get(project, id).with_conversation(app, Choice::default(), work).await
+    let runner = app.runners.get(project, id);
+    runner.aborted().await;
+    runner.with_conversation(app, Choice::default(), work).await
 }
 
 pub(super) async fn remove(
@@ -190,6 +215,7 @@ pub(super) async fn remove(
     let id = project.session_id(&id).await?;
     project.session(&id).await?;
     app.runners.abort(&id);
+    cancel_tasks(&project, &id).await?;
     let runner = app.runners.get(&project, &id);
     runner.idle().await;
     runner.release().await;
@@ -197,10 +223,19 @@ pub(super) async fn remove(
     let removed = id.clone();
     project
         .read(move |opened, _| {
-            const LEASE: std::time::Duration = std::time::Duration::from_secs(60);
+            const LEASE: Duration = Duration::from_secs(60);
             let store = opened.archive.store();
             let lease = store.lease(&id, &holder, LEASE)?;
-            let removed = store.remove(&lease.claim(), now);
+            let begun = Instant::now();
+            let removed = loop {
+                match store.remove(&lease.claim(), now) {
+                    // A cancelled task has its lease until it has stopped.
+                    Err(StoreError::Leased { .. }) if begun.elapsed() < TASKS_STOP => {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    removed => break removed,
+                }
+            };
             if removed.is_err() {
                 // Otherwise a retry would have to wait until the lease expires.
                 let _ = store.release(&lease);
@@ -211,6 +246,18 @@ pub(super) async fn remove(
     app.runners.forget(&removed);
     project.database.changed.notify_one();
     Ok(Json(true))
+}
+
+/// Cancels the active tasks of a session, and the session itself if it is one.
+async fn cancel_tasks(project: &Arc<Project>, id: &SessionId) -> ApiResult<()> {
+    let board = &project.board;
+    let own = board.task(id).await.ok();
+    let launched = board.tasks(Some(id)).await?;
+    for task in own.into_iter().chain(launched).filter(|task| task.status.is_active()) {
+        // One that has ended meanwhile needs no cancel. Otherwise the session is not removed, which is reported.
+        let _ = board.cancel(&task.id).await;
+    }
+    Ok(())
 }
 
 pub(super) async fn todo(
@@ -258,6 +305,7 @@ pub(super) async fn fork(
             agent: session.agent.clone(),
             model: session.model.clone(),
             directory: session.directory.clone(),
+            settings: settings::of_fork(&session),
             ..NewSession::default()
         };
         let message = message.map(plimsoll::MessageId::new);
@@ -335,8 +383,8 @@ pub(super) struct RevertPlace {
     message: String,
 }
 
-/// Restores files that were changed in the turn of a message or later. The log keeps its messages, and a notice informs the
-/// model.
+/// Restores the files that the turn of a message and later ones changed. Clients hide the messages from that turn on until the
+/// revert is taken back; the next prompt removes them. A notice tells the model what was restored.
 pub(super) async fn revert(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
@@ -345,9 +393,15 @@ pub(super) async fn revert(
 ) -> ApiResult<Json<Value>> {
     let id = project.session_id(&id).await?;
     let turn = project.read_session(&id, move |opened, session| turn_of(opened, &session, &message)).await?;
-    write_unrun(&app, &project, &id, async |conversation| match conversation.revert(Some(turn)).await {
-        Err(error @ RevertError::TasksAtWork(_)) => Err(ApiError::busy(&id, error.to_string())),
-        done => done.map(drop).map_err(ApiError::from),
+    write_unrun(&app, &project, &id, async |conversation| {
+        // An earlier revert is replaced: its files are restored first, so that a later point can be reverted to.
+        take_back(conversation).await?;
+        let report = match conversation.revert(Some(turn.number)).await {
+            Err(error @ RevertError::TasksAtWork(_)) => return Err(ApiError::busy(&id, error.to_string())),
+            done => done?,
+        };
+        let revert = PendingRevert { message: turn.prompt.clone(), notice: report.notice };
+        Ok(revert.store(conversation.handle()).await?)
     })
     .await?;
     let session = project.session(&id).await?;
@@ -361,29 +415,44 @@ pub(super) async fn unrevert(
 ) -> ApiResult<Json<Value>> {
     let id = project.session_id(&id).await?;
     project.session(&id).await?;
-    write_unrun(&app, &project, &id, async |conversation| {
-        match conversation.undo_revert().await {
-            // OpenCode's server also reports success if there is nothing to undo.
-            Err(RevertError::NoRevert) => Ok(()),
-            done => done.map(drop).map_err(ApiError::from),
-        }
-    })
-    .await?;
+    write_unrun(&app, &project, &id, take_back).await?;
     let session = project.session(&id).await?;
     Ok(Json(Scene::of_project(&project).session(&session)))
 }
 
-/// Returns the number of the turn that a message belongs to, counted by prompts from 1.
-fn turn_of(opened: &plimsoll_host::OpenStore, session: &Session, message: &str) -> ApiResult<usize> {
+/// Takes back the revert that is pending, if there is one.
+async fn take_back(conversation: &mut Conversation) -> ApiResult<()> {
+    let Some(pending) = PendingRevert::of(&conversation.handle().record().await?) else { return Ok(()) };
+    if pending.notice.is_some() {
+        match conversation.undo_revert().await {
+            // It was undone by another program.
+            Err(RevertError::NoRevert) => {}
+            done => drop(done?),
+        }
+    }
+    Ok(PendingRevert::clear(conversation.handle()).await?)
+}
+
+/// A turn, by its number, which counts prompts from 1, and its prompt.
+struct Turn {
+    number: usize,
+    prompt: MessageId,
+}
+
+/// The turn that a message belongs to.
+fn turn_of(opened: &plimsoll_host::OpenStore, session: &Session, message: &str) -> ApiResult<Turn> {
     const PAGE: u64 = 500;
     let store = opened.archive.store();
-    let (mut turn, mut from) = (0, None);
+    let (mut turn, mut prompt, mut from) = (0, None, None);
     loop {
         let page = store.page(&session.id, &PageRequest { from, oldest_first: true, most: PAGE })?;
         for found in &page.messages {
-            turn += usize::from(begins_turn(found));
+            if begins_turn(found) {
+                (turn, prompt) = (turn + 1, Some(found.info.id.clone()));
+            }
             if found.info.id.as_str() == message {
-                return Ok(turn.max(1));
+                let prompt = prompt.unwrap_or_else(|| found.info.id.clone());
+                return Ok(Turn { number: turn.max(1), prompt });
             }
         }
         match page.next {

@@ -1,9 +1,20 @@
 //! The API under `/plimsoll/`.
 
 use plimsoll_testkit::server::Reply;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{TestServer, prompt};
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_are_in_prometheus_text_format() {
@@ -35,6 +46,17 @@ async fn every_route_of_the_document_exists() {
             assert!(is_answered, "{method} {path}: {answer:?}");
             let described = &operation["responses"][answer.status.to_string()];
             assert!(described.is_object(), "{method} {path} does not describe {}", answer.status);
+            let content = described["content"].as_object().unwrap();
+            if let Some(shape) = content.get("application/json") {
+                let mut schema = shape["schema"].clone();
+                schema["components"] = document["components"].clone();
+                let validator = jsonschema::validator_for(&schema).unwrap();
+                // OpenAPI 3.0 has `nullable`, which JSON Schema does not know.
+                let value = without_nulls(answer.json());
+                let wrong = validator.iter_errors(&value).filter(|_| !value.is_null());
+                let wrong: Vec<String> = wrong.map(|error| error.to_string()).collect();
+                assert!(wrong.is_empty(), "{method} {path}: {wrong:?}: {answer:?}");
+            }
             assert!(
                 answer.body.contains("does not exist") != is_answered || answer.status == 404,
                 "{answer:?}"

@@ -88,3 +88,87 @@ async fn permanent_permissions_survive_the_release_of_the_session() {
     let completed = calls.filter(|part| part["state"]["status"] == "completed");
     assert_eq!(completed.count(), 2, "{list:#}");
 }
+
+/// Lets the model call `bash` in a session, and returns the state of the call.
+async fn call(server: &TestServer, id: &str, command: &str) -> Value {
+    let input = json!({ "command": command, "description": "run" });
+    server.model.push(Reply::new().call("call_1", "bash", input));
+    server.prompt(id, "go").await;
+    let list = server.get(&format!("/session/{id}/message")).await.ok();
+    let parts = list.as_array().unwrap().iter().flat_map(|message| message["parts"].as_array().unwrap());
+    parts.filter(|part| part["type"] == "tool").last().unwrap()["state"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_session_restrict_it_and_its_forks() {
+    let server = TestServer::with(|options| options.agent.allow = vec!["all".to_owned()]).await;
+    let rules = json!([
+        { "permission": "question", "pattern": "*", "action": "deny" },
+        { "permission": "bash", "pattern": "echo secret*", "action": "deny" },
+    ]);
+    let created = server.post("/session", json!({ "permission": rules })).await.ok();
+    assert_eq!(created["permission"], rules);
+    let id = created["id"].as_str().unwrap().to_owned();
+    assert_eq!(call(&server, &id, "echo open").await["status"], "completed");
+    let denied = call(&server, &id, "echo secret").await;
+    assert_eq!(denied["status"], "error", "{denied}");
+    let fork = server.post(&format!("/session/{id}/fork"), json!({})).await.ok();
+    assert_eq!(fork["permission"], rules);
+    let denied = call(&server, fork["id"].as_str().unwrap(), "echo secret").await;
+    assert_eq!(denied["status"], "error", "{denied}");
+    // Rules that are added later apply from the next prompt on.
+    let more = json!({ "permission": [{ "permission": "bash", "pattern": "*", "action": "deny" }] });
+    let changed = server.send("PATCH", &format!("/session/{id}"), &[], &more.to_string()).await.ok();
+    assert_eq!(changed["permission"].as_array().unwrap().len(), 3);
+    assert_eq!(call(&server, &id, "echo open").await["status"], "error");
+    let other = server.session().await;
+    assert_eq!(call(&server, &other, "echo secret").await["status"], "completed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_session_never_allow_what_the_project_does_not() {
+    let server = TestServer::start().await;
+    let folder = server.home().join(".config/plimsoll");
+    std::fs::create_dir_all(&folder).unwrap();
+    let rules = json!([{ "permission": "*", "pattern": "*", "action": "allow" }]);
+    let id = server.post("/session", json!({ "permission": rules })).await.ok()["id"].clone();
+    let id = id.as_str().unwrap();
+    let mut events = server.events("/event").await;
+    server.model.push(bash());
+    let accepted = server.post(&format!("/session/{id}/prompt_async"), prompt("go")).await;
+    assert_eq!(accepted.status, 204);
+    let seen = events.until_type("permission.asked").await;
+    let question = seen.last().unwrap()["properties"]["id"].as_str().unwrap().to_owned();
+    server.post(&format!("/permission/{question}/reply"), json!({ "reply": "reject" })).await.ok();
+    events.until_type("session.idle").await;
+    assert!(!server.root.join("asked.txt").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_session_restrict_its_tasks_also_when_they_are_resumed() {
+    let server = TestServer::with(|options| options.agent.allow = vec!["all".to_owned()]).await;
+    let rules = json!([{ "permission": "bash", "pattern": "*", "action": "deny" }]);
+    let id = server.post("/session", json!({ "permission": rules })).await.ok()["id"].clone();
+    let id = id.as_str().unwrap().to_owned();
+    let mut events = server.events("/event").await;
+    let launch = json!({ "description": "look", "prompt": "look", "agent": "general" });
+    server.model.push(Reply::new().call("call_1", "background_task", launch));
+    server.prompt(&id, "launch it").await;
+    events.until(|event| event["properties"]["title"] == "Background task completed: look").await;
+    let children = server.get(&format!("/session/{id}/children")).await.ok();
+    let task = children[0]["id"].as_str().unwrap().to_owned();
+    // The parent answers the end of the task with a request of its own.
+    let until_answered = async || {
+        let begun = std::time::Instant::now();
+        while server.get("/session/status").await.ok() != json!({}) {
+            assert!(begun.elapsed() < crate::support::PATIENCE);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    until_answered().await;
+    server.model.push(bash());
+    let resume = format!("/plimsoll/tasks/{task}/resume");
+    server.post(&resume, json!({ "prompt": "write" })).await.ok();
+    events.until(|event| event["properties"]["title"] == "Background task completed: look").await;
+    assert!(!server.root.join("asked.txt").exists(), "a task is restricted like its parent");
+}

@@ -106,11 +106,18 @@ async fn every_operation_is_implemented_or_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_implemented_answer_and_event_has_its_shape() {
-    let server = TestServer::start().await;
-    let skill = server.root.join(".plimsoll/skills/tide");
-    std::fs::create_dir_all(&skill).unwrap();
-    std::fs::write(skill.join("SKILL.md"), "---\nname: tide\ndescription: Reads tables.\n---\nText.\n")
-        .unwrap();
+    let server = TestServer::prepared(|root, home| {
+        let skill = root.join(".plimsoll/skills/tide");
+        std::fs::create_dir_all(&skill).unwrap();
+        std::fs::write(skill.join("SKILL.md"), "---\nname: tide\ndescription: Reads tables.\n---\nText.\n")
+            .unwrap();
+        let commands = home.join(".config/opencode/command");
+        std::fs::create_dir_all(&commands).unwrap();
+        let command =
+            "---\ndescription: Greets.\nmodel: openai-chat/scripted\nsubtask: false\n---\nGreet $1.\n";
+        std::fs::write(commands.join("greet.md"), command).unwrap();
+    });
+    let server = server.await;
     let mut events = server.events("/event").await;
     let mut global = server.events("/global/event").await;
     let mut client = Client { server: &server, answered: BTreeSet::new(), wrong: Vec::new() };
@@ -171,7 +178,15 @@ async fn sessions(client: &mut Client<'_>) -> String {
     let is_idle =
         |event: &Value| event["type"] == "session.idle" && event["properties"]["sessionID"] == json!(id);
     idle.until(is_idle).await;
-    client.ok("patch /session/{sessionID}", &[&id], json!({ "title": "renamed" })).await;
+    let command = json!({ "command": "greet", "arguments": "the crew" });
+    client.ok("post /session/{sessionID}/command", &[&id], command).await;
+    let patch = json!({
+        "title": "renamed",
+        "metadata": { "ticket": 7 },
+        "permission": [{ "permission": "question", "pattern": "*", "action": "deny" }],
+        "time": { "archived": 1_794_775_451_033_u64 },
+    });
+    client.ok("patch /session/{sessionID}", &[&id], patch).await;
     for number in 0..6 {
         let text = format!("{number} {}", "the depth of the harbour ".repeat(400));
         client.ok("post /session/{sessionID}/message", &[&id], prompt(&text)).await;

@@ -97,8 +97,9 @@ async fn messages_are_read_in_pages_from_the_newest_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unsupported_fields_are_rejected() {
     let server = TestServer::start().await;
-    let rules = json!([{ "permission": "*", "pattern": "*", "action": "deny" }]);
-    assert_eq!(server.post("/session", json!({ "permission": rules })).await.status, 501);
+    assert_eq!(server.post("/session", json!({ "workspaceID": "wrk_1" })).await.status, 501);
+    let unknown = json!([{ "permission": "bash", "pattern": "*", "action": "perhaps" }]);
+    assert_eq!(server.post("/session", json!({ "permission": unknown })).await.status, 400);
     let id = server.session().await;
     for body in [
         json!({ "parts": [{ "type": "subtask", "prompt": "p", "description": "d", "agent": "a" }] }),
@@ -110,6 +111,27 @@ async fn unsupported_fields_are_rejected() {
     assert_eq!(server.post(&format!("/session/{id}/message"), outside).await.status, 400);
     assert_eq!(server.post(&format!("/session/{id}/message"), json!({ "parts": [] })).await.status, 400);
     assert_eq!(server.get(&format!("/session/{id}/message")).await.ok(), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_and_the_time_of_archiving_are_stored_with_the_session() {
+    let server = TestServer::start().await;
+    let created = server.post("/session", json!({ "metadata": { "ticket": 7 } })).await.ok();
+    assert_eq!(created["metadata"], json!({ "ticket": 7 }));
+    let path = format!("/session/{}", created["id"].as_str().unwrap());
+    let mut events = server.events("/event").await;
+    let change = r#"{"metadata":{"ticket":8},"time":{"archived":1794775451033}}"#;
+    let changed = server.send("PATCH", &path, &[], change).await.ok();
+    assert_eq!(
+        (&changed["metadata"]["ticket"], &changed["time"]["archived"]),
+        (&json!(8), &json!(1_794_775_451_033_u64))
+    );
+    events.until(|event| event["properties"]["info"]["metadata"]["ticket"] == 8).await;
+    let renamed = server.send("PATCH", &path, &[], r#"{"title":"renamed"}"#).await.ok();
+    assert_eq!((&renamed["title"], &renamed["metadata"]["ticket"]), (&json!("renamed"), &json!(8)));
+    let large = json!({ "metadata": { "text": "x".repeat(70_000) } }).to_string();
+    assert_eq!(server.send("PATCH", &path, &[], &large).await.status, 400);
+    assert_eq!(server.get(&path).await.ok()["metadata"]["ticket"], 8);
 }
 
 #[tokio::test(flavor = "multi_thread")]

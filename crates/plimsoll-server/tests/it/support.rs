@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything in these tests should take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The key of the model's provider.
 pub(crate) const KEY: &str = "sk-key-of-the-provider";
@@ -44,15 +44,28 @@ impl TestServer {
         TestServer::answering(echo, change).await
     }
 
+    /// A server whose project and home directory have files before it starts.
+    pub(crate) async fn prepared(prepare: impl FnOnce(&Path, &Path)) -> TestServer {
+        let (folder, root) = TestServer::folders();
+        prepare(&root, &folder.path().join("home"));
+        let model = ModelServer::builder().keep_requests(20).answering(echo).start().unwrap();
+        TestServer::serve(folder, root, model, |_| {}).await
+    }
+
+    pub(crate) fn folders() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("below")).unwrap();
+        let root = root.canonicalize().unwrap();
+        (folder, root)
+    }
+
     /// A server whose model answers by itself.
     pub(crate) async fn answering(
         answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().join("root");
-        std::fs::create_dir_all(root.join("below")).unwrap();
-        let root = root.canonicalize().unwrap();
+        let (directory, root) = TestServer::folders();
         let model = ModelServer::builder().keep_requests(20).answering(answer).start().unwrap();
         TestServer::serve(directory, root, model, change).await
     }
@@ -63,6 +76,40 @@ impl TestServer {
         model: ModelServer,
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
+        let stop = CancellationToken::new();
+        let server = TestServer::build(folder.path(), root.clone(), &model.url(), change).await;
+        let address = server.address();
+        let running = Some(tokio::spawn(server.run(stop.clone())));
+        TestServer { model, address, root, stop, running, folder }
+    }
+
+    /// A server of another process.
+    pub(crate) fn elsewhere(
+        folder: tempfile::TempDir,
+        root: PathBuf,
+        model: ModelServer,
+        address: SocketAddr,
+    ) -> TestServer {
+        TestServer { model, address, root, stop: CancellationToken::new(), running: None, folder }
+    }
+
+    /// The address of a new server, and its run.
+    pub(crate) async fn bind(
+        folder: &Path,
+        root: PathBuf,
+        model: &str,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> (SocketAddr, impl Future<Output = ()>) {
+        let server = TestServer::build(folder, root, model, change).await;
+        (server.address(), server.run(CancellationToken::new()))
+    }
+
+    async fn build(
+        folder: &Path,
+        root: PathBuf,
+        model: &str,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> Server {
         let flags = Flags { model: Some("openai-chat/scripted".to_owned()), ..Flags::default() };
         let mut options = ServerOptions {
             port: 0,
@@ -72,19 +119,15 @@ impl TestServer {
             ..ServerOptions::default()
         };
         change(&mut options);
-        let home = directory.path().join("home").display().to_string();
+        let home = folder.join("home").display().to_string();
         let variables = [
             ("HOME", home),
-            ("OPENAI_BASE_URL", model.url()),
+            ("OPENAI_BASE_URL", model.to_owned()),
             ("OPENAI_API_KEY", KEY.to_owned()),
             ("PATH", std::env::var("PATH").unwrap_or_default()),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
-        let host = Host::new(Environment::new(root.clone(), variables));
-        let server = Server::bind(host, options).await.unwrap();
-        let (address, stop) = (server.address(), CancellationToken::new());
-        let running = Some(tokio::spawn(server.run(stop.clone())));
-        TestServer { model, address, root, stop, running, directory }
+        Server::bind(Host::new(Environment::new(root, variables)), options).await.unwrap()
     }
 
     /// Stops the server and waits until it has ended.
@@ -93,6 +136,11 @@ impl TestServer {
         if let Some(running) = self.running.take() {
             tokio::time::timeout(PATIENCE, running).await.expect("the server ends").unwrap();
         }
+    }
+
+    /// Starts a new server in the directories of this one.
+    pub(crate) async fn again(self) -> TestServer {
+        TestServer::serve(self.folder, self.root, self.model, |_| {}).await
     }
 
     /// The home directory of the server's user.
@@ -238,10 +286,20 @@ fn unchunk(mut body: &str) -> String {
     text
 }
 
+/// The place of a text at or after another place.
+fn find_from(text: &str, mut from: usize, wanted: &str) -> Option<usize> {
+    while !text.is_char_boundary(from) {
+        from -= 1;
+    }
+    text[from..].find(wanted).map(|place| from + place)
+}
+
 /// An open event stream.
 pub(crate) struct EventStream {
     stream: TcpStream,
     received: String,
+    /// Number of bytes in which no end of a frame was found.
+    searched: usize,
     pub(crate) head: String,
 }
 
@@ -250,7 +308,7 @@ impl EventStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut events = EventStream { stream, received: String::new(), head: String::new() };
+        let mut events = EventStream { stream, received: String::new(), searched: 0, head: String::new() };
         while !events.received.contains("\r\n\r\n") {
             assert!(events.fill().await, "the stream ended: {}", events.received);
         }
@@ -283,6 +341,7 @@ impl EventStream {
                 keep -= 1;
             }
             self.received.drain(..keep);
+            self.searched = 0;
             assert!(seen >= times || self.fill().await, "the stream ended after {seen} of {times}");
         }
     }
@@ -290,14 +349,16 @@ impl EventStream {
     /// The next event; `None` once the stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
-            // Sizes of chunks stand between the frames.
+            // Sizes of chunks stand between the frames. What was searched before is not searched again: a frame may be large.
             if let Some(begin) = self.received.find("data: ")
-                && let Some(end) = self.received[begin..].find("\n\n")
+                && let Some(end) = find_from(&self.received, begin.max(self.searched), "\n\n")
             {
-                let frame = self.received[begin + 6..begin + end].to_owned();
-                self.received.drain(..begin + end + 2);
+                let frame = self.received[begin + 6..end].to_owned();
+                self.received.drain(..end + 2);
+                self.searched = 0;
                 return Some(serde_json::from_str(&frame).unwrap_or_else(|_| panic!("no JSON: {frame}")));
             }
+            self.searched = self.received.len().saturating_sub(1);
             if !self.fill().await {
                 return None;
             }

@@ -1,6 +1,6 @@
 //! Background tasks.
 
-use plimsoll_testkit::server::Reply;
+use plimsoll_testkit::server::{Gate, Reply};
 use serde_json::{Value, json};
 
 use crate::support::{TestServer, prompt, text_of};
@@ -64,4 +64,26 @@ async fn a_task_is_a_child_session_with_toasts_and_its_parent_answers_its_end() 
     assert_eq!(server.get("/plimsoll/tasks").await.ok().as_array().unwrap().len(), 1);
     let late = server.post(&format!("/plimsoll/tasks/{task}/steer"), json!({ "prompt": "faster" })).await;
     assert_eq!(late.status, 409, "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_with_a_running_task_is_removed_with_it() {
+    let server = TestServer::start().await;
+    let (id, gate) = (server.session().await, Gate::new());
+    let launch = json!({ "description": "look around", "prompt": "look", "agent": "explore" });
+    server.model.push(Reply::new().call("call_1", "background_task", launch));
+    // Whichever request comes first waits; the other one is answered at once.
+    server.model.push(Reply::new().text("never to be finished").gate(0, &gate));
+    let accepted = server.post(&format!("/session/{id}/prompt_async"), prompt("launch it")).await;
+    assert_eq!(accepted.status, 204);
+    gate.reached().await;
+    let children = server.get(&format!("/session/{id}/children")).await.ok();
+    assert_eq!(children.as_array().unwrap().len(), 1);
+    let removed = server.send("DELETE", &format!("/session/{id}"), &[], "").await;
+    assert_eq!((removed.status, removed.json()), (200, json!(true)), "{removed:?}");
+    gate.release();
+    for session in [&json!(id), &children[0]["id"]] {
+        assert_eq!(server.get(&format!("/session/{}", session.as_str().unwrap())).await.status, 404);
+    }
+    assert_eq!(server.get("/session/status").await.ok(), json!({}));
 }

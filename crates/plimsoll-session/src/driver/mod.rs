@@ -31,6 +31,8 @@ use plimsoll_store::{Archive, Claim, CountWatch, Lease, Revision, Snapshot, Stor
 use plimsoll_store::{Note, SessionPatch};
 use plimsoll_tokens::Measure;
 use serde_json::json;
+#[cfg(feature = "async")]
+use serde_json::{Map, Value};
 
 use crate::climb::{Climb, ClimbOutcome, SummaryCharges};
 use crate::error::SessionError;
@@ -417,6 +419,21 @@ impl Driver {
 
     pub(crate) fn set_agent(&mut self, agent: String) -> Result<(), SessionError> {
         let (now, patch) = (self.now(), SessionPatch { agent: Some(agent), ..SessionPatch::default() });
+        self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
+    }
+
+    pub(crate) fn update_settings(
+        &mut self,
+        update: impl FnOnce(&mut Map<String, Value>),
+    ) -> Result<(), SessionError> {
+        let known = self.archive.store().session(self.session())?.settings;
+        let mut settings = known.clone();
+        update(&mut settings);
+        if settings == known {
+            return Ok(());
+        }
+        let patch = SessionPatch { settings: Some(settings), ..SessionPatch::default() };
+        let now = self.now();
         self.store(|store, claim| store.patch(claim, patch, now)).map(drop)
     }
 

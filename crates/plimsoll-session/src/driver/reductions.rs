@@ -9,7 +9,7 @@ use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::receipt::Stamp;
 use plimsoll::{Log, Message, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
-use plimsoll_store::{Revision, Search, Selection, StoreError};
+use plimsoll_store::{PageRequest, Revision, Search, Selection, StoreError};
 
 use super::Driver;
 use crate::climb::ClimbStep;
@@ -240,6 +240,20 @@ impl Driver {
         Ok(true)
     }
 
+    /// Loads the messages that are out of view, from one on.
+    fn load_since(&mut self, first: &MessageId) -> Result<(), SessionError> {
+        let (mut missing, mut from) = (vec![first.clone()], Some(first.clone()));
+        while let Some(after) = from.take() {
+            let request = PageRequest { from: Some(after), oldest_first: true, most: 100 };
+            let page = self.archive.store().page(self.session(), &request)?;
+            let ids = page.messages.iter().map(|message| message.info.id.clone());
+            missing.extend(ids.filter(|id| self.log.place(id).is_err()));
+            from = page.next;
+        }
+        // Each is put before those that were loaded earlier.
+        missing.iter().rev().try_for_each(|id| self.load_message(id).map(drop))
+    }
+
     /// Pins text: it stays in view verbatim, whatever is reduced.
     pub fn pin(&mut self, target: &PinTarget) -> Result<Receipt, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
@@ -253,7 +267,10 @@ impl Driver {
 
     /// Changes or removes text of a message, which is read back if it is out of view. The log keeps the original.
     pub fn edit(&mut self, message: &MessageId, edit: &Edit) -> Result<Receipt, SessionError> {
-        self.load_message(message)?;
+        match edit {
+            Edit::RemoveSince(first) => self.load_since(first)?,
+            _ => drop(self.load_message(message)?),
+        }
         let plan = edit::plan(&self.log, edit)?;
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let (context, scale) = self.scaled();

@@ -13,6 +13,7 @@ use plimsoll::{
     Window,
 };
 use plimsoll_store::{Archive, Lease, NewSession, Note, Session as SessionRecord};
+use serde_json::{Map, Value};
 
 use super::thread::{Jobs, StopOnDrop};
 use super::{Compaction, ToolCall};
@@ -280,6 +281,14 @@ impl SessionHandle {
     pub async fn set_agent(&self, agent: impl Into<String>) -> Result<(), SessionError> {
         let agent = agent.into();
         self.run(move |driver| driver.set_agent(agent)).await
+    }
+
+    /// Changes the settings that hosts keep with the session. No other change comes in between.
+    pub async fn update_settings(
+        &self,
+        update: impl FnOnce(&mut Map<String, Value>) + Send + 'static,
+    ) -> Result<(), SessionError> {
+        self.run(move |driver| driver.update_settings(update)).await
     }
 
     /// Returns the notes in the session's inbox, oldest first, at most `most` of them; 0 for 100.

@@ -334,7 +334,9 @@ impl State {
     }
 
     fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut StoredSession, StoreError> {
-        let NewSession { id, parent, title, agent, model, directory, tool, version, context, .. } = new;
+        let NewSession {
+            id, parent, title, agent, model, directory, tool, version, context, settings, ..
+        } = new;
         if id.is_empty() {
             return Err(StoreError::Refused("a session needs an id; create one with `Ids`".into()));
         }
@@ -352,6 +354,7 @@ impl State {
             tool,
             version,
             context,
+            settings,
             created: now,
             updated: now,
             revision: Revision(1),

@@ -103,6 +103,7 @@ impl Sessions for MemoryStore {
             session.title = patch.title.unwrap_or(std::mem::take(&mut session.title));
             session.agent = patch.agent.or(session.agent.take());
             session.model = patch.model.or(session.model.take());
+            session.settings = patch.settings.unwrap_or(std::mem::take(&mut session.settings));
             Ok(())
         });
         session?;

@@ -550,7 +550,7 @@ pub(crate) fn compactions(
 const SESSION: &str =
     "SELECT s.id, s.parent, s.title, s.agent, s.model, s.directory, s.created, s.updated, s.messages,
     s.input, s.output, s.reasoning, s.cache_read, s.cache_write, s.cost, f.id, s.fork_id, s.version, s.revision,
-    s.tool, s.context
+    s.tool, s.context, (SELECT t.data FROM setting t WHERE t.session = s.key)
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
 /// Reads a session's row without verifying its checksum: one damaged title must not hide all other sessions. Checks and
@@ -573,6 +573,7 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         }
         None => None,
     };
+    let settings = lossy_or_null(row, 21)?.and_then(|data| serde_json::from_str(&data).ok());
     Ok(Session {
         id: SessionId::new(lossy(row, 0)?),
         parent: lossy_or_null(row, 1)?.map(SessionId::new),
@@ -583,6 +584,7 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
         tool: lossy_or_null(row, 19)?,
         version: lossy_or_null(row, 17)?,
         context: row.get::<_, Option<i64>>(20)?.map(|context| Tokens(context.try_into().unwrap_or_default())),
+        settings: settings.unwrap_or_default(),
         forked_from,
         created: Millis(number(6)?),
         updated: Millis(number(7)?),

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// Migrations. Each upgrades the database by one version.
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -289,6 +289,13 @@ const MIGRATIONS: [&str; 11] = [
         BEGIN DELETE FROM counted WHERE part = old.seq; END;
     CREATE TRIGGER counted_removed AFTER DELETE ON part BEGIN DELETE FROM counted WHERE part = old.seq; END;
     CREATE TRIGGER counted_grown AFTER INSERT ON delta BEGIN DELETE FROM counted WHERE part = new.part; END;",
+    // 12: settings that hosts keep with a session. In a table of their own, because the checksum of a session's row covers
+    // all of its columns.
+    "CREATE TABLE setting (
+        session INTEGER PRIMARY KEY REFERENCES session (key),
+        data TEXT NOT NULL,
+        sum BLOB
+    ) STRICT;",
 ];
 
 /// The first version whose rows have checksums over all columns.

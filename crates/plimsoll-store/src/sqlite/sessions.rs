@@ -2,6 +2,7 @@
 
 use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Map, Value};
 
 use super::chain::{Chain, claimed_key};
 use super::feed::Changed;
@@ -63,7 +64,25 @@ pub(super) fn insert_session(
             new.tool,
             new.context_column()
         ])?;
-    Ok(connection.last_insert_rowid())
+    let key = connection.last_insert_rowid();
+    set_settings(connection, key, &new.settings)?;
+    Ok(key)
+}
+
+/// Replaces the settings of a session.
+fn set_settings(connection: &Connection, key: i64, settings: &Map<String, Value>) -> Result<(), StoreError> {
+    if settings.is_empty() {
+        connection.prepare_cached("DELETE FROM setting WHERE session = ?1")?.execute([key])?;
+        return Ok(());
+    }
+    let data = Value::Object(settings.clone()).to_string();
+    connection
+        .prepare_cached(
+            "INSERT INTO setting (session, data) VALUES (?1, ?2)
+             ON CONFLICT (session) DO UPDATE SET data = excluded.data",
+        )?
+        .execute(params![key, data])?;
+    Ok(())
 }
 
 /// Whether a session with that id exists, or was removed while a fork needs it.
@@ -86,6 +105,9 @@ pub(crate) fn patch(
              model = coalesce(?4, model) WHERE key = ?1",
         )?
         .execute(params![key, patch.title, patch.agent, patch.model])?;
+    if let Some(settings) = &patch.settings {
+        set_settings(connection, key, settings)?;
+    }
     let changed = Changed { key, session: &claim.session, now };
     changed.note(connection, ChangeKind::Patched, None, None)?;
     read::session(connection, &claim.session)
@@ -290,7 +312,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
         return Ok(vec![key]);
     }
     spills::remove(connection, key, Millis(u64::try_from(removed).unwrap_or_default()))?;
-    for table in ["searched", "staged"] {
+    for table in ["searched", "staged", "setting"] {
         connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("DELETE FROM session WHERE key = ?1")?.execute([key])?;

@@ -33,7 +33,7 @@ struct Table {
     is_counted: bool,
 }
 
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 13] = [
     Table {
         name: "session",
         key: &["key"],
@@ -187,6 +187,14 @@ const TABLES: [Table; 12] = [
         key: &["session"],
         columns: &["root", "source", "conversation", "state", "taken"],
         called: "'the record of an import from `' || source || '`'",
+        session: Some("session"),
+        is_counted: false,
+    },
+    Table {
+        name: "setting",
+        key: &["session"],
+        columns: &["data"],
+        called: "'the settings of the session'",
         session: Some("session"),
         is_counted: false,
     },

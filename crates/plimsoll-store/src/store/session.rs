@@ -4,6 +4,7 @@ use std::fmt;
 
 use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{NewLease, NewTask, Revision};
 
@@ -28,6 +29,8 @@ pub struct NewSession {
     pub version: Option<String>,
     /// Context window that the tool recorded. It does not apply to answers that are requested here.
     pub context: Option<Tokens>,
+    /// Settings that hosts keep with the session.
+    pub settings: Map<String, Value>,
     /// First messages, after inherited ones; stored with the session or not at all.
     pub messages: Vec<plimsoll::Message>,
     /// Record of the task that it runs; stored with the session or not at all.
@@ -72,6 +75,10 @@ pub struct Session {
     pub version: Option<String>,
     /// Context window that the tool recorded. It does not apply to answers that are requested here.
     pub context: Option<Tokens>,
+    /// Settings that hosts keep with the session, such as permission rules of a client. The store does not interpret them.
+    /// A fork has its own.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
     /// Fork point, if it is a fork.
     pub forked_from: Option<ForkPoint>,
     /// Time of creation.
@@ -168,6 +175,8 @@ pub struct SessionPatch {
     pub agent: Option<String>,
     /// New model.
     pub model: Option<String>,
+    /// New settings, which replace all others.
+    pub settings: Option<Map<String, Value>>,
 }
 
 /// Selects sessions, newest first.

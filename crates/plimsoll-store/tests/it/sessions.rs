@@ -230,6 +230,30 @@ fn sessions_are_listed_newest_first() {
 }
 
 #[test]
+fn settings_are_replaced_as_a_whole_and_not_inherited_by_forks() {
+    let (sqlite, memory) = (fresh(), MemoryStore::default());
+    for store in [&*sqlite as &dyn Store, &memory] {
+        let settings = |value: serde_json::Value| value.as_object().unwrap().clone();
+        let id = SessionId::new("ses_1");
+        let first = settings(serde_json::json!({ "permission": [{ "action": "deny" }], "archived": 5 }));
+        let new = NewSession { settings: first.clone(), ..NewSession::new(id.clone()) };
+        assert_eq!(store.create(new, NOW).unwrap().settings, first);
+        assert_eq!(store.session(&id).unwrap().settings, first);
+        let patch = |settings| SessionPatch { settings: Some(settings), ..SessionPatch::default() };
+        let second = settings(serde_json::json!({ "archived": 6 }));
+        assert_eq!(store.patch(&unleased(&id), patch(second.clone()), NOW).unwrap().settings, second);
+        let title = SessionPatch { title: Some("New".into()), ..SessionPatch::default() };
+        assert_eq!(store.patch(&unleased(&id), title, NOW).unwrap().settings, second);
+        let fork = store.fork(&id, None, NewSession::new("ses_2".into()), NOW).unwrap();
+        assert!(fork.settings.is_empty());
+        let listed = store.sessions(&Filter::default()).unwrap();
+        assert!(listed.iter().any(|session| session.settings == second));
+        assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+        assert!(store.patch(&unleased(&id), patch(serde_json::Map::new()), NOW).unwrap().settings.is_empty());
+    }
+}
+
+#[test]
 fn pages_start_at_either_end() {
     let store = fresh();
     let id = session(&*store, "ses_1");

@@ -60,6 +60,23 @@ fn a_removed_call_takes_its_result_with_it() {
 }
 
 #[test]
+fn a_message_and_all_that_follow_are_removed_together() {
+    let mut log =
+        History::new().user("start").say("first").user("a secret").tool("read", "a secret").say("yes").log();
+    let before = window(&log);
+    let second = log.iter().filter(|message| message.is_user()).nth(1).unwrap().info.id.clone();
+    let receipt = apply(&mut log, &Edit::RemoveSince(second.clone()));
+    let shown = window(&log);
+    assert!(shown.contains("first") && !shown.contains("secret") && !shown.contains("yes"), "{shown}");
+    assert_eq!(
+        edit::plan(&log, &Edit::RemoveSince(second.clone())),
+        Err(EditError::Removed(second.to_string()))
+    );
+    receipt.undo(&mut log, &mut ids(), Millis(9_001)).unwrap();
+    assert_eq!(window(&log), before);
+}
+
+#[test]
 fn a_removed_message_leaves_no_trace_in_the_window() {
     let mut log = History::new().user("start").tool("read", "a secret").user("go on").say("yes").log();
     let message = log[1].info.id.clone();

@@ -1,14 +1,15 @@
 //! Events from the change feed of a database, which includes the changes of other processes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use plimsoll::plan::EditPlan;
-use plimsoll::{Message, MessageId, Part, PartBody, PartId, Plan, SessionId};
+use plimsoll::{Message, MessageId, Part, PartBody, PartId, Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_store::{Change, ChangeKind, PageRequest, Sequence, Session, Store, StoreError};
 use serde_json::{Value, json};
 
+use super::hub::Queue;
 use crate::app::App;
 use crate::app::project::Database;
 use crate::app::shape::{Scene, is_removed};
@@ -102,11 +103,14 @@ struct Feed {
     growing: HashMap<PartId, usize>,
     /// The newest reported compaction, by session.
     pivots: HashMap<SessionId, MessageId>,
+    /// The newest receipt that was reported, by session.
+    receipts: HashMap<SessionId, ReceiptId>,
 }
 
 impl Feed {
     fn new(since: Sequence) -> Feed {
-        Feed { since, sessions: HashMap::new(), growing: HashMap::new(), pivots: HashMap::new() }
+        let (sessions, growing) = (HashMap::new(), HashMap::new());
+        Feed { since, sessions, growing, pivots: HashMap::new(), receipts: HashMap::new() }
     }
 
     /// Reports that changes are missing, so that clients read everything again.
@@ -121,7 +125,7 @@ impl Feed {
     fn report(&mut self, app: &Arc<App>, store: &dyn Store, change: &Change) -> Result<(), StoreError> {
         let id = &change.session;
         if self.sessions.len() > REMEMBERED {
-            (self.sessions, self.pivots) = (HashMap::new(), HashMap::new());
+            (self.sessions, self.pivots, self.receipts) = (HashMap::new(), HashMap::new(), HashMap::new());
         }
         if self.growing.len() > REMEMBERED {
             self.growing.clear();
@@ -140,16 +144,11 @@ impl Feed {
         let Some(directory) = session.directory.clone().filter(|directory| app.is_served(directory)) else {
             return Ok(());
         };
-        let out = Out { app, scene: Scene::of(app, &directory), session: id.clone() };
+        let out = Out { app, scene: Scene::of(app, &directory), session: id.clone(), reader: None };
         match change.kind {
             ChangeKind::Created => {
                 out.session("session.created", &session);
-                // Tasks and forks are created together with messages, for which the feed has no separate changes.
-                let request = PageRequest { from: None, oldest_first: false, most: session.messages.min(50) };
-                if session.messages > 0 {
-                    let page = store.page(id, &request)?;
-                    page.messages.iter().rev().for_each(|message| out.message(message));
-                }
+                first_messages(store, &session)?.iter().for_each(|message| out.message(message));
             }
             ChangeKind::Patched | ChangeKind::Imported | ChangeKind::Undone | ChangeKind::Purged => {
                 out.session("session.updated", &store.session(id)?);
@@ -213,21 +212,40 @@ impl Feed {
         Ok(())
     }
 
-    /// Reports a reduction: the two messages that a compaction adds, or the parts that a prune has marked.
+    /// Returns the receipts since the last look, oldest first.
+    fn new_receipts(&mut self, store: &dyn Store, id: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        // Several reductions may have been committed between two looks.
+        const LOOK_BACK: u64 = 50;
+        let newest = store.newest_receipts(id, 1)?;
+        let Some(receipt) = newest.first() else { return Ok(newest) };
+        match self.receipts.insert(id.clone(), receipt.id.clone()) {
+            None => Ok(newest),
+            Some(known) if known == receipt.id => Ok(Vec::new()),
+            Some(known) => {
+                let newest = store.newest_receipts(id, LOOK_BACK)?.into_iter();
+                let mut new: Vec<Receipt> = newest.take_while(|receipt| receipt.id != known).collect();
+                new.reverse();
+                Ok(new)
+            }
+        }
+    }
+
+    /// Reports a reduction: the two messages that a compaction adds, or the parts that others have marked.
     fn report_reduction(&mut self, out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
         let id = &out.session;
-        for receipt in store.newest_receipts(id, 1)? {
+        let receipts = self.new_receipts(store, id)?;
+        if !receipts.is_empty() {
+            // Also for what changes no part for clients, such as a pin: the page shows it.
+            out.session("session.updated", &store.session(id)?);
+        }
+        for receipt in receipts {
             if let Plan::Edit(plan) = &receipt.plan {
                 out.removed(store, plan)?;
             }
-            if !matches!(receipt.plan, Plan::Compact(_)) {
-                for (part, _) in receipt.plan.effects() {
-                    if let Ok(found) = store.handle_part(id, part)
-                        && let Some(message) = message_of(store, id, part)?
-                    {
-                        out.part_of(&message, &found);
-                    }
-                }
+            for (message, parts) in shown_changes(&receipt.plan) {
+                let message = store.message(id, message)?;
+                let parts = message.parts.iter().filter(|part| parts.contains(&part.id));
+                parts.for_each(|part| out.part(&message, part));
             }
         }
         let Some(newest) =
@@ -259,18 +277,31 @@ fn restored(out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Finds the message of a part among the newest messages.
-fn message_of(
-    store: &dyn Store,
-    session: &SessionId,
-    part: &PartId,
-) -> Result<Option<MessageId>, StoreError> {
-    // The store finds the message of a part only by reading the log, so a part of an older message is not reported rather than
-    // reading a long log for each marked part.
-    const LOOK_BACK: u64 = 200;
-    let page = store.page(session, &PageRequest { from: None, oldest_first: false, most: LOOK_BACK })?;
-    let of = |message: &&Message| message.parts.iter().any(|known| known.id == *part);
-    Ok(page.messages.iter().find(of).map(|message| message.info.id.clone()))
+/// The parts that look different to clients after a reduction, by message: outputs that were cleared, which have a time, and
+/// texts that the user changed.
+fn shown_changes(plan: &Plan) -> BTreeMap<&MessageId, BTreeSet<&PartId>> {
+    let places: Vec<(&MessageId, &PartId)> = match plan {
+        Plan::Prune(plan) => plan.items.iter().map(|item| (&item.message, &item.part)).collect(),
+        Plan::Shed(plan) => plan.cleared.iter().map(|item| (&item.message, &item.part)).collect(),
+        Plan::Edit(plan) => plan.items.iter().map(|item| (&item.message, &item.part)).collect(),
+        _ => Vec::new(),
+    };
+    let mut found: BTreeMap<&MessageId, BTreeSet<&PartId>> = BTreeMap::new();
+    for (message, part) in places {
+        found.entry(message).or_default().insert(part);
+    }
+    found
+}
+
+/// The messages that a session was created with, oldest first: a task and a fork have some. They have no changes of their own.
+pub(super) fn first_messages(store: &dyn Store, session: &Session) -> Result<Vec<Message>, StoreError> {
+    if session.messages == 0 {
+        return Ok(Vec::new());
+    }
+    let request = PageRequest { from: None, oldest_first: false, most: session.messages.min(50) };
+    let mut messages = store.page(&session.id, &request)?.messages;
+    messages.reverse();
+    Ok(messages)
 }
 
 fn text_of(part: &Part) -> Option<&str> {
@@ -282,18 +313,25 @@ fn text_of(part: &Part) -> Option<&str> {
 }
 
 /// Publishes events about one session.
-struct Out<'a> {
-    app: &'a Arc<App>,
-    scene: Scene,
-    session: SessionId,
+pub(super) struct Out<'a> {
+    pub(super) app: &'a Arc<App>,
+    pub(super) scene: Scene,
+    pub(super) session: SessionId,
+    /// The only reader of the events; all readers if it is not set.
+    pub(super) reader: Option<&'a Queue>,
 }
 
 impl Out<'_> {
     fn publish(&self, kind: &str, properties: Value) {
-        self.app.hub.publish(self.app, &self.scene.directory, kind, properties);
+        match self.reader {
+            Some(reader) => {
+                self.app.hub.publish_to(reader, self.app, &self.scene.directory, kind, properties);
+            }
+            None => self.app.hub.publish(self.app, &self.scene.directory, kind, properties),
+        }
     }
 
-    fn session(&self, kind: &str, session: &Session) {
+    pub(super) fn session(&self, kind: &str, session: &Session) {
         self.publish(kind, json!({ "sessionID": session.id, "info": self.scene.session(session) }));
     }
 
@@ -302,7 +340,7 @@ impl Out<'_> {
         self.publish("message.updated", json!({ "sessionID": self.session, "info": info }));
     }
 
-    fn message(&self, message: &Message) {
+    pub(super) fn message(&self, message: &Message) {
         self.info(message);
         message.parts.iter().for_each(|part| self.part(message, part));
     }

@@ -6,8 +6,10 @@
 
 mod feed;
 mod hub;
+mod replay;
 mod run;
 
 pub(crate) use feed::follow;
-pub(crate) use hub::{Hub, Reach};
+pub(crate) use hub::{Hub, QueueLimits, Reach};
+pub(crate) use replay::Replays;
 pub(crate) use run::{QuestionAsker, on_run_event, on_session_event};

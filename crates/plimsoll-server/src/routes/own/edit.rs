@@ -9,9 +9,10 @@ use axum::routing::on;
 use plimsoll::prune::PruneChoice;
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::answer::Foreign;
 use super::handle::Editor;
 use super::table::{Described as _, OwnRoute};
 use super::to_json;
@@ -27,22 +28,27 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::post("/plimsoll/session/{id}/prune", "Clears old tool outputs from the window.", |filter| {
         on(filter, prune)
     })
-    .optional_body(PruneRequest::schema),
+    .optional_body(PruneRequest::schema)
+    .answer(Option::<Foreign<Receipt>>::schema),
     OwnRoute::post("/plimsoll/session/{id}/compact", "Replaces older messages by a summary.", |filter| {
         on(filter, compact)
     })
-    .optional_body(CompactRequest::schema),
+    .optional_body(CompactRequest::schema)
+    .answer(Compacted::schema),
     OwnRoute::post("/plimsoll/session/{id}/undo", "Undoes a reduction.", |filter| on(filter, undo))
-        .body(UndoRequest::schema),
+        .body(UndoRequest::schema)
+        .answer(Foreign::<Receipt>::schema),
     OwnRoute::post("/plimsoll/session/{id}/pins", "Pins a message, a part or a phrase.", |filter| {
         on(filter, pin)
     })
-    .body(PinRequest::schema),
+    .body(PinRequest::schema)
+    .answer(Foreign::<Receipt>::schema),
     OwnRoute::delete(
         "/plimsoll/session/{id}/pins/{receipt}",
         "Removes the pin with this receipt.",
         |filter| on(filter, unpin),
-    ),
+    )
+    .answer(Foreign::<Receipt>::schema),
 ];
 
 /// Selects the outputs to clear. If empty, the policy selects them.
@@ -104,16 +110,23 @@ async fn prune(
     to_json(&receipt)
 }
 
+/// Result of a compaction.
+#[derive(Serialize, JsonSchema)]
+struct Compacted {
+    /// Whether the window got smaller.
+    reduced: bool,
+}
+
 async fn compact(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
     JsonBody(CompactRequest { focus }): JsonBody<CompactRequest>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<Json<Compacted>> {
     let id = SessionId::new(id);
     project.session(&id).await?;
-    let has_reduced = compact_now(&app, &project, &id, focus.as_deref()).await?;
-    Ok(Json(json!({ "reduced": has_reduced })))
+    let reduced = compact_now(&app, &project, &id, focus.as_deref()).await?;
+    Ok(Json(Compacted { reduced }))
 }
 
 /// Compacts a session with its model, or without a model if none is configured. Returns whether anything was reduced.

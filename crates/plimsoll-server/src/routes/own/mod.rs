@@ -9,10 +9,12 @@
 //! | `edit` | reductions, undo and pins |
 //! | `tasks` | background tasks |
 //! | `replay` | what policies would have done to a session |
+//! | `answer` | values of other crates in answers |
 //! | `table` | [`OwnRoute`](table::OwnRoute), from which the router and the document are made |
 //!
 //! Unlike in OpenCode's API, ids need not begin with `ses`, because imported sessions keep the ids of their tools.
 
+mod answer;
 mod edit;
 mod handle;
 mod plans;

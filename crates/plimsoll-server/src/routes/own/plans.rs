@@ -9,14 +9,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::routing::on;
 use plimsoll::plan::CompactPlan;
+use plimsoll::prune::PrunePlan;
 use plimsoll::{Plan, Receipt, SessionId, Tokens};
 use plimsoll_host::{PlanContents, WindowSizes};
 use plimsoll_session::{PlannedPrune, Pruned, SessionHandle};
 use plimsoll_store::Revision;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
+use super::answer::Foreign;
 use super::edit::{PruneRequest, compact_now};
 use super::handle::{Editor, reader};
 use super::table::{Described as _, OwnRoute};
@@ -29,7 +30,8 @@ use crate::scope::Scope;
 pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::get("/plimsoll/session/{id}/plan", "Plan of the next reduction. Changes nothing.", |filter| {
         on(filter, plan)
-    }),
+    })
+    .answer(NextPlans::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/plan",
         "Plan of clearing selected outputs. Changes nothing.",
@@ -96,29 +98,51 @@ struct ApplyRequest {
 #[derive(Serialize, JsonSchema)]
 struct Applied {
     /// Receipts of the reductions; empty if the window would not become smaller.
-    receipts: Vec<Value>,
+    receipts: Vec<Foreign<Receipt>>,
+}
+
+/// What would be reduced next.
+#[derive(Serialize, JsonSchema)]
+struct NextPlans {
+    /// The outputs that would be cleared.
+    prune: Foreign<PrunePlan>,
+    /// Size of the next request before and after that.
+    pruned: Sizes,
+    /// The messages that a summary would replace, if there are enough.
+    compaction: Option<Foreign<CompactPlan>>,
+    /// Size of the next request before and after that, with the longest summary.
+    compacted: Option<Sizes>,
+    /// The same for `apply`.
+    plans: Vec<ShownPlan>,
+}
+
+/// Tokens of the next request.
+#[derive(Serialize, JsonSchema)]
+struct Sizes {
+    before: u64,
+    after: u64,
 }
 
 async fn plan(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<Json<NextPlans>> {
     let handle = reader(&app, &project, &SessionId::new(id)).await?;
     let next = handle.plan().await?;
-    let sizes = |(before, after)| json!({ "before": before, "after": after });
+    let sizes = |(before, after): (Tokens, Tokens)| Sizes { before: before.0, after: after.0 };
     let planned = (&next.prune, next.pruned, next.revision);
     let prune = shown_prune(planned, &next.messages, &project.name);
     let compaction = next.compaction.as_ref().zip(next.compacted);
     let compaction = compaction.map(|(plan, sizes)| shown_compaction(plan, sizes, next.revision));
     let plans: Vec<ShownPlan> = [Some(prune), compaction].into_iter().flatten().collect();
-    Ok(Json(json!({
-        "prune": next.prune,
-        "pruned": sizes(next.pruned),
-        "compaction": next.compaction,
-        "compacted": next.compacted.map(sizes),
-        "plans": plans,
-    })))
+    Ok(Json(NextPlans {
+        prune: Foreign(next.prune),
+        pruned: sizes(next.pruned),
+        compaction: next.compaction.map(Foreign),
+        compacted: next.compacted.map(sizes),
+        plans,
+    }))
 }
 
 async fn plan_choice(
@@ -168,9 +192,7 @@ async fn apply(
 }
 
 fn applied(receipts: impl Iterator<Item = Receipt>) -> ApiResult<Json<Applied>> {
-    let receipts = receipts.map(serde_json::to_value).collect::<Result<_, _>>();
-    let receipts = receipts.map_err(|error| ApiError::internal(error.to_string()))?;
-    Ok(Json(Applied { receipts }))
+    Ok(Json(Applied { receipts: receipts.map(Foreign).collect() }))
 }
 
 async fn newest_receipts(handle: &SessionHandle) -> ApiResult<Vec<Receipt>> {
@@ -178,7 +200,7 @@ async fn newest_receipts(handle: &SessionHandle) -> ApiResult<Vec<Receipt>> {
 }
 
 fn shown_prune(
-    (plan, (before, after), revision): (&plimsoll::prune::PrunePlan, (Tokens, Tokens), Revision),
+    (plan, (before, after), revision): (&PrunePlan, (Tokens, Tokens), Revision),
     messages: &[plimsoll::Message],
     directory: &str,
 ) -> ShownPlan {

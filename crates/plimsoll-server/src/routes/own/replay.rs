@@ -12,7 +12,8 @@ use plimsoll_host::{Flags, InputSource, InputSpec, ReplayRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::table::{OwnRoute, Parameter, ParameterKind};
+use super::answer::Foreign;
+use super::table::{Described as _, OwnRoute, Parameter, ParameterKind};
 use super::to_json;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
@@ -24,22 +25,24 @@ const MAX_MESSAGES: u64 = 20_000;
 /// Time limit of a replay.
 const MAX_TIME: Duration = Duration::from_secs(300);
 
-pub(super) const ROUTES: &[OwnRoute] =
-    &[OwnRoute::get("/plimsoll/session/{id}/replay", "Replays the session under policies.", |filter| {
-        on(filter, replay)
-    })
-    .query(&[
-        Parameter {
-            name: "policies",
-            description: "Comma-separated names of policies [default: those of `plimsoll replay`].",
-            kind: ParameterKind::Text("^[a-z0-9,-]*$"),
-        },
-        Parameter {
-            name: "context",
-            description: "Context window in tokens [default: the session's own].",
-            kind: ParameterKind::Tokens,
-        },
-    ])];
+pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
+    "/plimsoll/session/{id}/replay",
+    "Replays the session under policies.",
+    |filter| on(filter, replay),
+)
+.query(&[
+    Parameter {
+        name: "policies",
+        description: "Comma-separated names of policies [default: those of `plimsoll replay`].",
+        kind: ParameterKind::Text("^[a-z0-9,-]*$"),
+    },
+    Parameter {
+        name: "context",
+        description: "Context window in tokens [default: the session's own].",
+        kind: ParameterKind::Tokens,
+    },
+])
+.answer(Foreign::<Value>::schema)];
 
 #[derive(Deserialize)]
 struct ReplayQuery {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::routing::on;
-use plimsoll_host::Importer;
+use plimsoll_host::{Importer, SessionNode};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::answer::{Foreign, foreign};
 use super::table::{Described as _, OwnRoute};
 use super::to_json;
 use super::view::shown;
@@ -29,19 +30,25 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         "/plimsoll/sessions",
         "Stored sessions with figures, newest first. `parent` is the id of the session above.",
         |filter| on(filter, stored),
-    ),
-    OwnRoute::get("/plimsoll/others", "Sessions of other tools in this directory, newest first.", |filter| {
-        on(filter, others)
-    }),
+    )
+    .answer(StoredSessions::schema),
+    OwnRoute::get(
+        "/plimsoll/others",
+        "Sessions of other tools in this directory, newest first.",
+        |filter| on(filter, others),
+    )
+    .answer(OtherSessions::schema),
     OwnRoute::get(
         "/plimsoll/others/{tool}/{id}",
         "Contents of the window of another tool's session.",
         |filter| on(filter, other),
-    ),
+    )
+    .answer(OtherSession::schema),
     OwnRoute::post("/plimsoll/import", "Stores a copy of another tool's session, or updates it.", |filter| {
         on(filter, import)
     })
-    .body(ImportRequest::schema),
+    .body(ImportRequest::schema)
+    .answer(Foreign::<Value>::schema),
 ];
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,35 +60,67 @@ struct ImportRequest {
     session: String,
 }
 
-async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult<Json<Value>> {
+/// Stored sessions with their figures.
+#[derive(Serialize, JsonSchema)]
+struct StoredSessions {
+    /// The directory.
+    directory: String,
+    /// The server's time, in milliseconds.
+    now: u64,
+    /// The sessions, newest first.
+    sessions: Vec<Foreign<SessionNode>>,
+    /// Ids of those that run in this server.
+    busy: Vec<String>,
+}
+
+/// Sessions of other tools.
+#[derive(Serialize, JsonSchema)]
+struct OtherSessions {
+    /// The sessions, newest first.
+    sessions: Vec<Foreign<SessionNode>>,
+}
+
+/// A session of another tool.
+#[derive(Serialize, JsonSchema)]
+struct OtherSession {
+    /// The session.
+    session: Foreign<Value>,
+    /// Its window.
+    window: Foreign<Value>,
+}
+
+async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult<Json<StoredSessions>> {
     let busy = app.runners.busy(&project);
     let (setup, host, tree) = (Arc::clone(&project.setup), project.host.clone(), Arc::clone(&project.tree));
     let nodes = project.read(move |opened, _| Ok(tree.stored(&host, opened, setup.config(), MAX_STORED)?));
     let nodes = nodes.await?;
-    let busy: Vec<&str> = nodes
-        .iter()
-        .map(|node| node.id.as_str())
-        .filter(|id| busy.iter().any(|one| one.as_str() == *id))
-        .collect();
-    Ok(Json(json!({ "directory": project.name, "now": app.now(), "sessions": nodes, "busy": busy })))
+    let is_busy = |id: &&str| busy.iter().any(|one| one.as_str() == *id);
+    let busy = nodes.iter().map(|node| node.id.as_str()).filter(is_busy).map(str::to_owned).collect();
+    let directory = project.name.clone();
+    Ok(Json(StoredSessions { directory, now: app.now().0, sessions: foreign(nodes), busy }))
 }
 
-async fn others(Scope(project): Scope) -> ApiResult<Json<Value>> {
+async fn others(Scope(project): Scope) -> ApiResult<Json<OtherSessions>> {
     let (setup, host) = (Arc::clone(&project.setup), project.host.clone());
-    let nodes = project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MAX_OTHERS)?));
-    Ok(Json(json!({ "sessions": nodes.await? })))
+    let nodes =
+        project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MAX_OTHERS)?));
+    Ok(Json(OtherSessions { sessions: foreign(nodes.await?) }))
 }
 
 fn no_such(tool: &str, id: &str) -> ApiError {
     ApiError::not_found(format!("`{tool}` has no session `{id}` in this directory"))
 }
 
-async fn other(Scope(project): Scope, Path((tool, id)): Path<(String, String)>) -> ApiResult<Json<Value>> {
+async fn other(
+    Scope(project): Scope,
+    Path((tool, id)): Path<(String, String)>,
+) -> ApiResult<Json<OtherSession>> {
     let inspected = blocking(move || {
         let spec = project.host.other_session(&tool, &id).ok_or_else(|| no_such(&tool, &id))?;
         let mut inspected = project.host.inspect(spec, project.setup.config())?;
         let report = std::mem::take(&mut inspected.report);
-        Ok(json!({ "session": inspected, "window": to_json(&shown(report))?.0 }))
+        let (Json(session), Json(window)) = (to_json(&inspected)?, to_json(&shown(report))?);
+        Ok(OtherSession { session: Foreign(session), window: Foreign(window) })
     });
     Ok(Json(inspected.await?))
 }

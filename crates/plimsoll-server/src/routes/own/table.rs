@@ -24,6 +24,8 @@ pub(super) struct OwnRoute {
     /// Whether the response does not depend on the directory.
     is_global: bool,
     answer: Option<SchemaOf>,
+    /// Whether the answer is plain text.
+    is_text: bool,
     /// Adds the handler for a method.
     on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
 }
@@ -100,6 +102,7 @@ impl OwnRoute {
             is_body_optional: false,
             is_global: false,
             answer: None,
+            is_text: false,
             on,
         }
     }
@@ -150,6 +153,11 @@ impl OwnRoute {
 
     pub(super) const fn answer(mut self, answer: SchemaOf) -> OwnRoute {
         self.answer = Some(answer);
+        self
+    }
+
+    pub(super) const fn answer_text(mut self) -> OwnRoute {
+        self.is_text = true;
         self
     }
 
@@ -205,6 +213,9 @@ impl OwnRoute {
         let mut ok = json!({ "description": "Success." });
         if let Some(answer) = self.answer {
             ok["content"] = json!({ "application/json": { "schema": answer(generator) } });
+        }
+        if self.is_text {
+            ok["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
         }
         let schema = json!({ "type": "object" });
         let error = json!({

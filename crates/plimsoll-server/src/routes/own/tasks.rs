@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::answer::Foreign;
 use super::table::{Described as _, OwnRoute};
 use super::to_json;
 use crate::app::App;
@@ -22,20 +23,24 @@ use crate::scope::Scope;
 pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::get("/plimsoll/tasks", "Background tasks of the directory, oldest first.", |filter| {
         on(filter, tasks)
-    }),
+    })
+    .answer(Vec::<Foreign<Task>>::schema),
     OwnRoute::post("/plimsoll/tasks/{id}/resume", "Resumes a background task.", |filter| {
         on(filter, resume_task)
     })
-    .body(TaskWords::schema),
+    .body(TaskWords::schema)
+    .answer(Foreign::<Task>::schema),
     OwnRoute::post("/plimsoll/tasks/{id}/steer", "Sends a message to a running task.", |filter| {
         on(filter, steer_task)
     })
-    .body(TaskWords::schema),
+    .body(TaskWords::schema)
+    .answer(Foreign::<Task>::schema),
     OwnRoute::post(
         "/plimsoll/tasks/{id}/cancel",
         "Cancels a background task and the tasks it has launched.",
         |filter| on(filter, cancel_task),
-    ),
+    )
+    .answer(Foreign::<Task>::schema),
 ];
 
 async fn tasks(Scope(project): Scope) -> ApiResult<Json<Value>> {

@@ -7,12 +7,14 @@ use axum::extract::State;
 use axum::routing::on;
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Receipt, SessionId};
-use plimsoll_host::undone_by;
-use plimsoll_session::{Share, WindowReport};
+use plimsoll_host::{PinnedText, SessionNode, TurnSize, undone_by};
+use plimsoll_session::{SessionLoad, Share, WindowReport};
+use plimsoll_store::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::answer::{Foreign, foreign};
 use super::handle::reader;
 use super::table::{Described as _, OwnRoute};
 use super::to_json;
@@ -27,33 +29,38 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         "/plimsoll/session/{id}",
         "Session with figures, cost and state of the prompt cache.",
         |filter| on(filter, overview),
-    ),
+    )
+    .answer(Overview::schema),
     OwnRoute::get(
         "/plimsoll/session/{id}/window",
         "Contents of the window by kind, tool, file and turn.",
         |filter| on(filter, window),
-    ),
+    )
+    .answer(ShownWindow::schema),
     OwnRoute::get(
         "/plimsoll/session/{id}/load",
         "Size of the next request, and the line that it must stay under.",
         |filter| on(filter, load),
-    ),
+    )
+    .answer(Foreign::<SessionLoad>::schema),
     OwnRoute::get("/plimsoll/session/{id}/history", "Sizes of log and window after each turn.", |filter| {
         on(filter, history)
-    }),
+    })
+    .answer(History::schema),
     OwnRoute::get(
         "/plimsoll/session/{id}/contents",
         "Content that was pruned, compacted or spilled, and pins.",
         |filter| on(filter, contents),
-    ),
+    )
+    .answer(Foreign::<Value>::schema),
     OwnRoute::get("/plimsoll/session/{id}/receipts", "Receipts of all reductions, oldest first.", |filter| {
         on(filter, receipts)
-    }),
-    OwnRoute::get(
-        "/plimsoll/session/{id}/pins",
-        "Pinned text, which stays in the window verbatim.",
-        |filter| on(filter, pins),
-    ),
+    })
+    .answer(Vec::<ShownReceipt>::schema),
+    OwnRoute::get("/plimsoll/session/{id}/pins", "Pinned text, which stays in the window verbatim.", |filter| {
+        on(filter, pins)
+    })
+    .answer(Pins::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/recall",
         "Returns or searches content that left the window.",
@@ -92,11 +99,39 @@ struct RecallAnswer {
     next: Option<Value>,
 }
 
+/// A session with its figures.
+#[derive(Serialize, JsonSchema)]
+struct Overview {
+    /// The stored session.
+    session: Foreign<Session>,
+    /// Its figures, as in `/plimsoll/sessions`.
+    figures: Foreign<SessionNode>,
+    /// The prompt cache of the provider.
+    cache: Value,
+    /// Who runs the session.
+    state: SessionState,
+    /// The server's time, in milliseconds.
+    now: u64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum SessionState {
+    /// It runs in this server.
+    Running,
+    /// It is open in this server.
+    Open,
+    /// Another process has it.
+    Elsewhere,
+    /// Nothing has it.
+    Idle,
+}
+
 async fn overview(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<Json<Overview>> {
     let id = SessionId::new(id);
     let (setup, host, tree) = (Arc::clone(&project.setup), project.host.clone(), Arc::clone(&project.tree));
     let read = project.read_session(&id, move |opened, session| {
@@ -109,43 +144,41 @@ async fn overview(
     let (node, cache, lease, session) = read.await?;
     let now = app.now();
     let state = match lease.filter(|lease| lease.until > now) {
-        _ if app.runners.is_busy(&id) => "running",
-        Some(_) if app.runners.open_handle(&id).is_some() => "open",
-        Some(_) => "elsewhere",
-        None => "idle",
+        _ if app.runners.is_busy(&id) => SessionState::Running,
+        Some(_) if app.runners.open_handle(&id).is_some() => SessionState::Open,
+        Some(_) => SessionState::Elsewhere,
+        None => SessionState::Idle,
     };
-    let answer = json!({
-        "session": session,
-        "figures": node,
-        "cache": cache,
-        "state": state,
-        "now": now,
-    });
-    Ok(Json(answer))
+    let Json(cache) = to_json(&cache)?;
+    Ok(Json(Overview { session: Foreign(session), figures: Foreign(node), cache, state, now: now.0 }))
 }
 
 /// A report with derived figures.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ShownWindow {
+pub(super) struct ShownWindow {
     #[serde(flatten)]
-    report: WindowReport,
+    report: Foreign<WindowReport>,
     /// The whole window by kind: `byKind`, and content that the session does not record.
-    kinds: Vec<Share>,
+    kinds: Vec<Foreign<Share>>,
+    /// Fullness of the window in percent of the line.
     percent: Option<u64>,
-    left: Option<plimsoll::Tokens>,
-    pinned: plimsoll::Tokens,
+    /// Tokens that are left below the line.
+    left: Option<u64>,
+    /// Tokens of pinned text.
+    pinned: u64,
+    /// Whether the window begins with a summary.
     has_summary: bool,
 }
 
-pub(super) fn shown(report: WindowReport) -> impl Serialize {
+pub(super) fn shown(report: WindowReport) -> ShownWindow {
     ShownWindow {
-        kinds: report.kinds(),
+        kinds: foreign(report.kinds()),
         percent: report.percent(),
-        left: report.left(),
-        pinned: report.pinned,
+        left: report.left().map(|left| left.0),
+        pinned: report.pinned.0,
         has_summary: report.has_summary,
-        report,
+        report: Foreign(report),
     }
 }
 
@@ -153,25 +186,32 @@ async fn window(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<Json<ShownWindow>> {
     let handle = reader(&app, &project, &SessionId::new(id)).await?;
-    to_json(&shown(handle.inspect().await?))
+    Ok(Json(shown(handle.inspect().await?)))
 }
 
 async fn load(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
-) -> ApiResult<Json<Value>> {
+) -> ApiResult<Json<Foreign<SessionLoad>>> {
     let handle = reader(&app, &project, &SessionId::new(id)).await?;
-    to_json(&handle.load().await?)
+    Ok(Json(Foreign(handle.load().await?)))
 }
 
-async fn history(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+/// Sizes after each turn.
+#[derive(Serialize, JsonSchema)]
+struct History {
+    /// The turns, oldest first.
+    turns: Vec<Foreign<TurnSize>>,
+}
+
+async fn history(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<History>> {
     let (id, setup) = (SessionId::new(id), Arc::clone(&project.setup));
     let history =
         project.read_session(&id, move |opened, session| Ok(opened.history(&session, setup.config())?));
-    Ok(Json(json!({ "turns": history.await? })))
+    Ok(Json(History { turns: foreign(history.await?) }))
 }
 
 async fn contents(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
@@ -182,25 +222,29 @@ async fn contents(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Js
 }
 
 /// A receipt with derived fields for lists.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct ShownReceipt<'a> {
+struct ShownReceipt {
     #[serde(flatten)]
-    receipt: &'a Receipt,
+    receipt: Foreign<Receipt>,
+    /// What was done.
     title: String,
+    /// Whether it can be undone.
     can_undo: bool,
-    undone_by: Option<&'a plimsoll::ReceiptId>,
+    /// The receipt of its undo.
+    undone_by: Option<String>,
 }
 
-async fn receipts(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+async fn receipts(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Vec<ShownReceipt>>> {
     let id = SessionId::new(id);
     let receipts = project.read_session(&id, |opened, session| Ok(opened.receipts(&session.id)?)).await?;
     let shown = receipts.iter().map(|receipt| {
-        let undone_by = undone_by(receipt, &receipts);
+        let undone_by = undone_by(receipt, &receipts).map(ToString::to_string);
         let can_undo = receipt.can_undo() && undone_by.is_none();
-        ShownReceipt { receipt, title: receipt.plan.title(), can_undo, undone_by }
+        let title = receipt.plan.title();
+        ShownReceipt { receipt: Foreign(receipt.clone()), title, can_undo, undone_by }
     });
-    to_json(&shown.collect::<Vec<_>>())
+    Ok(Json(shown.collect()))
 }
 
 async fn recall(
@@ -220,9 +264,18 @@ async fn recall(
     Ok(Json(RecallAnswer { text: answer.text, next }))
 }
 
-async fn pins(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+/// Pinned text.
+#[derive(Serialize, JsonSchema)]
+struct Pins {
+    /// The pins, oldest first.
+    pins: Vec<Foreign<PinnedText>>,
+    /// Maximum tokens of all pins.
+    budget: u64,
+}
+
+async fn pins(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Pins>> {
     let (id, setup) = (SessionId::new(id), Arc::clone(&project.setup));
     let pins = project.read_session(&id, move |opened, session| Ok(opened.pins(&session, setup.config())?));
     let (pins, budget) = pins.await?;
-    Ok(Json(json!({ "pins": pins, "budget": budget })))
+    Ok(Json(Pins { pins: foreign(pins), budget: budget.0 }))
 }
