@@ -54,7 +54,7 @@ async fn serve_for_load() {
 
 /// Starts this program again as the server. The clients and the model stay in this process.
 async fn server() -> (TestServer, ServerProcess) {
-    let (folder, root) = TestServer::folders();
+    let (folder, root) = TestServer::directories();
     let model = ModelServer::builder().keep_requests(20).answering(echo).start().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["load::serve_for_load", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);

@@ -46,18 +46,18 @@ impl TestServer {
 
     /// A server whose project and home directory have files before it starts.
     pub(crate) async fn prepared(prepare: impl FnOnce(&Path, &Path)) -> TestServer {
-        let (folder, root) = TestServer::folders();
-        prepare(&root, &folder.path().join("home"));
+        let (directory, root) = TestServer::directories();
+        prepare(&root, &directory.path().join("home"));
         let model = ModelServer::builder().keep_requests(20).answering(echo).start().unwrap();
-        TestServer::serve(folder, root, model, |_| {}).await
+        TestServer::serve(directory, root, model, |_| {}).await
     }
 
-    pub(crate) fn folders() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("root");
+    pub(crate) fn directories() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root");
         std::fs::create_dir_all(root.join("below")).unwrap();
         let root = root.canonicalize().unwrap();
-        (folder, root)
+        (directory, root)
     }
 
     /// A server whose model answers by itself.
@@ -65,7 +65,7 @@ impl TestServer {
         answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
-        let (directory, root) = TestServer::folders();
+        let (directory, root) = TestServer::directories();
         let model = ModelServer::builder().keep_requests(20).answering(answer).start().unwrap();
         TestServer::serve(directory, root, model, change).await
     }
@@ -77,35 +77,35 @@ impl TestServer {
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
         let stop = CancellationToken::new();
-        let server = TestServer::build(folder.path(), root.clone(), &model.url(), change).await;
+        let server = TestServer::build(directory.path(), root.clone(), &model.url(), change).await;
         let address = server.address();
         let running = Some(tokio::spawn(server.run(stop.clone())));
-        TestServer { model, address, root, stop, running, folder }
+        TestServer { model, address, root, stop, running, directory }
     }
 
     /// A server of another process.
     pub(crate) fn elsewhere(
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
         root: PathBuf,
         model: ModelServer,
         address: SocketAddr,
     ) -> TestServer {
-        TestServer { model, address, root, stop: CancellationToken::new(), running: None, folder }
+        TestServer { model, address, root, stop: CancellationToken::new(), running: None, directory }
     }
 
     /// The address of a new server, and its run.
     pub(crate) async fn bind(
-        folder: &Path,
+        directory: &Path,
         root: PathBuf,
         model: &str,
         change: impl FnOnce(&mut ServerOptions),
     ) -> (SocketAddr, impl Future<Output = ()>) {
-        let server = TestServer::build(folder, root, model, change).await;
+        let server = TestServer::build(directory, root, model, change).await;
         (server.address(), server.run(CancellationToken::new()))
     }
 
     async fn build(
-        folder: &Path,
+        directory: &Path,
         root: PathBuf,
         model: &str,
         change: impl FnOnce(&mut ServerOptions),
@@ -119,7 +119,7 @@ impl TestServer {
             ..ServerOptions::default()
         };
         change(&mut options);
-        let home = folder.join("home").display().to_string();
+        let home = directory.join("home").display().to_string();
         let variables = [
             ("HOME", home),
             ("OPENAI_BASE_URL", model.to_owned()),
@@ -140,7 +140,7 @@ impl TestServer {
 
     /// Starts a new server in the directories of this one.
     pub(crate) async fn again(self) -> TestServer {
-        TestServer::serve(self.folder, self.root, self.model, |_| {}).await
+        TestServer::serve(self.directory, self.root, self.model, |_| {}).await
     }
 
     /// The home directory of the server's user.

@@ -25,24 +25,23 @@ const MAX_MESSAGES: u64 = 20_000;
 /// Time limit of a replay.
 const MAX_TIME: Duration = Duration::from_secs(300);
 
-pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
-    "/plimsoll/session/{id}/replay",
-    "Replays the session under policies.",
-    |filter| on(filter, replay),
-)
-.query(&[
-    Parameter {
-        name: "policies",
-        description: "Comma-separated names of policies [default: those of `plimsoll replay`].",
-        kind: ParameterKind::Text("^[a-z0-9,-]*$"),
-    },
-    Parameter {
-        name: "context",
-        description: "Context window in tokens [default: the session's own].",
-        kind: ParameterKind::Tokens,
-    },
-])
-.answer(Foreign::<Value>::schema)];
+pub(super) const ROUTES: &[OwnRoute] =
+    &[OwnRoute::get("/plimsoll/session/{id}/replay", "Replays the session under policies.", |filter| {
+        on(filter, replay)
+    })
+    .query(&[
+        Parameter {
+            name: "policies",
+            description: "Comma-separated names of policies [default: those of `plimsoll replay`].",
+            kind: ParameterKind::Text("^[a-z0-9,-]*$"),
+        },
+        Parameter {
+            name: "context",
+            description: "Context window in tokens [default: the session's own].",
+            kind: ParameterKind::Tokens,
+        },
+    ])
+    .answer(Foreign::<Value>::schema)];
 
 #[derive(Deserialize)]
 struct ReplayQuery {

@@ -32,11 +32,9 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         |filter| on(filter, stored),
     )
     .answer(StoredSessions::schema),
-    OwnRoute::get(
-        "/plimsoll/others",
-        "Sessions of other tools in this directory, newest first.",
-        |filter| on(filter, others),
-    )
+    OwnRoute::get("/plimsoll/others", "Sessions of other tools in this directory, newest first.", |filter| {
+        on(filter, others)
+    })
     .answer(OtherSessions::schema),
     OwnRoute::get(
         "/plimsoll/others/{tool}/{id}",
@@ -102,8 +100,7 @@ async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult
 
 async fn others(Scope(project): Scope) -> ApiResult<Json<OtherSessions>> {
     let (setup, host) = (Arc::clone(&project.setup), project.host.clone());
-    let nodes =
-        project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MAX_OTHERS)?));
+    let nodes = project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MAX_OTHERS)?));
     Ok(Json(OtherSessions { sessions: foreign(nodes.await?) }))
 }
 

@@ -57,9 +57,11 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         on(filter, receipts)
     })
     .answer(Vec::<ShownReceipt>::schema),
-    OwnRoute::get("/plimsoll/session/{id}/pins", "Pinned text, which stays in the window verbatim.", |filter| {
-        on(filter, pins)
-    })
+    OwnRoute::get(
+        "/plimsoll/session/{id}/pins",
+        "Pinned text, which stays in the window verbatim.",
+        |filter| on(filter, pins),
+    )
     .answer(Pins::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/recall",
