@@ -96,7 +96,7 @@ async fn call(server: &TestServer, id: &str, command: &str) -> Value {
     server.prompt(id, "go").await;
     let list = server.get(&format!("/session/{id}/message")).await.ok();
     let parts = list.as_array().unwrap().iter().flat_map(|message| message["parts"].as_array().unwrap());
-    parts.filter(|part| part["type"] == "tool").last().unwrap()["state"].clone()
+    parts.rev().find(|part| part["type"] == "tool").unwrap()["state"].clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
