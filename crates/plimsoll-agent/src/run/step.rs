@@ -146,7 +146,8 @@ impl Conversation {
             cache: Some(&request.cache),
             options: &options,
         })?;
-        let bytes = sendable.to_bytes().len();
+        let body = sendable.to_bytes();
+        let bytes = body.len();
         if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
             // The provider has rejected this size before. Policies that follow another tool may have no further way to
             // reduce.
@@ -173,7 +174,7 @@ impl Conversation {
         let stream = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
-            stream = agent.model.client.stream(&sendable, on_retry) => stream,
+            stream = agent.model.client.stream_bytes(&sendable, body, on_retry) => stream,
         };
         let newest = request.window.messages.iter().rev().find_map(|shown| shown.message.clone());
         let stream = match stream {
