@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{HeaderName, HeaderValue, LINK};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use axum::http::{HeaderMap, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,7 +46,7 @@ pub(super) async fn list(
     uri: Uri,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
-) -> ApiResult<(HeaderMap, Json<Vec<Value>>)> {
+) -> ApiResult<(HeaderMap, Vec<u8>)> {
     let limit = wanted.limit.filter(|limit| *limit > 0);
     if wanted.before.is_some() && limit.is_none() {
         return Err(ApiError::bad_request("Query", "`before` needs a `limit`"));
@@ -60,16 +60,16 @@ pub(super) async fn list(
             if is_newest {
                 messages.extend(waiting(opened, &session.id, &messages)?);
             }
-            let shown: Vec<Value> =
-                messages.iter().map(|message| scene.message(&session.id, message)).collect();
-            Ok((shown, next))
+            let shown = scene.list(&session.id, &messages);
+            Ok((shown.map_err(|error| ApiError::internal(error.to_string()))?, next))
         })
         .await?;
     let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(cursor) = next {
         add_cursor(&mut headers, &uri, &cursor);
     }
-    Ok((headers, Json(messages)))
+    Ok((headers, messages))
 }
 
 /// The newest messages before one, oldest first, and the cursor of the page before them.
