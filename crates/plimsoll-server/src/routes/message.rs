@@ -55,10 +55,13 @@ pub(super) async fn list(
     let scene = Scene::of_project(&project);
     let (messages, next) = project
         .read_session(&project.session_id(&id).await?, move |opened, session| {
-            let is_newest = before.is_none();
+            // Read first: a prompt that a run takes in meanwhile is then in the log, and not in neither.
+            let waiting = if before.is_none() { waiting(opened, &session.id)? } else { Vec::new() };
             let (mut messages, next) = newest(opened, &session.id, before, limit)?;
-            if is_newest {
-                messages.extend(waiting(opened, &session.id, &messages)?);
+            for prompt in waiting {
+                if messages.iter().all(|known| known.info.id != prompt.info.id) {
+                    messages.push(prompt);
+                }
             }
             let shown = scene.list(&session.id, &messages);
             Ok((shown.map_err(|error| ApiError::internal(error.to_string()))?, next))
@@ -99,10 +102,9 @@ fn newest(
 }
 
 /// Prompts that were accepted and that the run has not taken in yet.
-fn waiting(opened: &OpenStore, session: &SessionId, known: &[Message]) -> ApiResult<Vec<Message>> {
+fn waiting(opened: &OpenStore, session: &SessionId) -> ApiResult<Vec<Message>> {
     let notes = opened.archive.store().notes(session, 0)?;
     let prompts = notes.into_iter().filter(|note| note.kind == PROMPT_NOTE);
-    let prompts = prompts.filter(|note| known.iter().all(|message| message.info.id.as_str() != note.id));
     Ok(prompts.filter_map(|note| serde_json::from_value(note.data).ok()).collect())
 }
 
