@@ -1,6 +1,8 @@
 // `plimsoll serve` and OpenCode side by side: the same requests, the same scripted model, one run. See `run.sh`.
 //
-//   node bench.mjs BUILD WORK OPENCODE [--write] [--only NAME,NAME]
+//   node bench.mjs BUILD WORK OPENCODE [--write] [--reader] [--only NAME,NAME]
+//
+// With `--reader`, a client reads the event stream of each server all the time.
 //
 // Each measurement alternates between the two servers, so that other work on the machine slows both.
 
@@ -20,6 +22,8 @@ const isWanted = (name) => !only || only.includes(name);
 const CONTEXT = 1_000_000;
 const MESSAGES = 1_000;
 const OUTPUT_BYTES = 200_000_000;
+// Of `/proc/PID/stat`.
+const TICK_MS = 10;
 // An idle session is released after 10 s.
 const PAUSE_MS = 12_000;
 const TEXT = "The harbour is nine metres deep at low tide. ".repeat(23).slice(0, 1_024);
@@ -124,7 +128,11 @@ class Tool {
         for (;;) {
             try {
                 await this.client.send("GET", "/global/health", undefined, 300);
-                return now() - before;
+                const time = now() - before;
+                if (flags.includes("--reader")) {
+                    http.get(`${this.url}/global/event`, (events) => events.resume().on("error", () => {})).on("error", () => {});
+                }
+                return time;
             } catch (error) {
                 if (now() - before > 60_000 || this.child.exitCode !== null) throw new Error(`${this.name} does not start: ${error.message}; see ${this.log}`);
                 await wait(2);
@@ -145,6 +153,12 @@ class Tool {
         const status = fs.readFileSync(`/proc/${this.child.pid}/status`, "utf8");
         return Number(status.match(new RegExp(`${field}:\\s+(\\d+) kB`))[1]) / 1_024;
     }
+    // Processor time of the server so far, in ms.
+    cpu() {
+        if (this.child.exitCode !== null || this.child.signalCode) return 0;
+        const fields = fs.readFileSync(`/proc/${this.child.pid}/stat`, "utf8").replace(/.*\) /s, "").split(" ");
+        return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+    }
     // The peak counts from now on.
     resetPeak() {
         fs.writeFileSync(`/proc/${this.child.pid}/clear_refs`, "5");
@@ -157,23 +171,36 @@ const unit = {
     rate: (value) => `${value.toFixed(0)}/s`,
     mb: (value) => `${value.toFixed(1)} MB`,
 };
-// `figures` has the runs of each tool. More is better for rates only.
-function report(what, figures, kind, aim) {
-    const [theirs, ours] = [median(figures.opencode), median(figures.plimsoll)];
-    const ratio = kind === "rate" ? ours / theirs : theirs / ours;
-    const shown = ratio >= 10 ? ratio.toFixed(0) : ratio.toFixed(1);
-    rows.push([what, unit[kind](theirs), unit[kind](ours), `${shown}×`, aim]);
-    const runs = (values) => values.map((value) => value.toFixed(1)).join(" ");
-    console.error(`${what}: ${unit[kind](theirs)} / ${unit[kind](ours)} = ${shown}×\n    opencode ${runs(figures.opencode)}\n    plimsoll ${runs(figures.plimsoll)}`);
+const short = (ratio) => `${ratio >= 10 ? ratio.toFixed(0) : ratio.toFixed(1)}×`;
+// `figures` has the runs of each tool, and the processor time of its server. More is better for rates only.
+function report(what, { values, spent }, kind, aim) {
+    const [theirs, ours] = [median(values.opencode), median(values.plimsoll)];
+    const ratio = short(kind === "rate" ? ours / theirs : theirs / ours);
+    const cpu = spent && spent.opencode > 0 && spent.plimsoll > 0 ? short(spent.opencode / spent.plimsoll) : "";
+    rows.push([what, unit[kind](theirs), unit[kind](ours), ratio, cpu, aim]);
+    const runs = (name) => `    ${name} ${values[name].map((value) => value.toFixed(1)).join(" ")}${spent ? `; processor time ${spent[name].toFixed(2)} ms` : ""}`;
+    console.error(`${what}: ${unit[kind](theirs)} / ${unit[kind](ours)} = ${ratio}\n${runs("opencode")}\n${runs("plimsoll")}`);
 }
 
-// Alternates between the tools.
+// Alternates between the tools. A measurement may return how many requests it made, by which its processor time is divided.
 async function alternate(tools, runs, measure) {
-    const figures = Object.fromEntries(tools.map((tool) => [tool.name, []]));
+    const of = (value) => Object.fromEntries(tools.map((tool) => [tool.name, value()]));
+    const [values, total, count] = [of(() => []), of(() => 0), of(() => 0)];
     for (let run = 0; run < runs; run += 1) {
-        for (const tool of tools) figures[tool.name].push(await measure(tool, run));
+        for (const tool of tools) {
+            const before = tool.cpu();
+            const measured = await measure(tool, run);
+            const { value, requests } = typeof measured === "number" ? { value: measured, requests: 1 } : measured;
+            total[tool.name] += tool.cpu() - before;
+            count[tool.name] += requests;
+            values[tool.name].push(value);
+        }
     }
-    return figures;
+    return { values, spent: Object.fromEntries(tools.map(({ name }) => [name, total[name] / count[name]])) };
+}
+async function plain(tools, runs, measure) {
+    const { values } = await alternate(tools, runs, measure);
+    return { values };
 }
 async function timed(work) {
     const before = now();
@@ -199,7 +226,7 @@ async function rate(tool, clients, ms) {
     }));
     const seconds = (now() - before) / 1_000;
     all.forEach(({ client }) => client.close());
-    return done / seconds;
+    return { value: done / seconds, requests: done };
 }
 
 async function turn(tool, session, number) {
@@ -223,7 +250,7 @@ for (const tool of tools) {
     await tool.stop();
 }
 if (isWanted("start")) {
-    const starts = await alternate(tools, 7, async (tool) => {
+    const starts = await plain(tools, 5, async (tool) => {
         const time = await tool.start();
         await tool.stop();
         return time;
@@ -234,7 +261,8 @@ if (isWanted("start")) {
 for (const tool of tools) await tool.start();
 if (isWanted("idle")) {
     await wait(10_000);
-    report("idle memory (RSS), 10 s after the start", await alternate(tools, 1, (tool) => tool.memory("VmRSS")), "mb", "20×");
+    report("idle memory (RSS), 10 s after the start", await plain(tools, 1, (tool) => tool.memory("VmRSS")), "mb", "20×");
+    report("of that, not pages of files", await plain(tools, 1, (tool) => tool.memory("RssAnon")), "mb", "");
 }
 if (isWanted("prompts")) {
     for (const clients of [1, 8]) {
@@ -264,14 +292,15 @@ if (["messages", "long", "fork"].some(isWanted)) {
         report("GET of 1,000 messages", reads, "ms", "20×");
     }
     if (isWanted("fork")) {
+        const forked = {};
         const forks = await alternate(tools, 3, async (tool) => {
-            let made;
-            const time = await timed(async () => { made = await tool.client.json("POST", `/session/${long[tool.name]}/fork`, {}); });
-            const listed = await tool.client.json("GET", `/session/${made.id}/message`);
-            assert.equal(listed.length, MESSAGES);
-            return time;
+            return timed(async () => { forked[tool.name] = await tool.client.json("POST", `/session/${long[tool.name]}/fork`, {}); });
         });
         report("fork of 1,000 messages", forks, "ms", "20×");
+        for (const tool of tools) {
+            const listed = await tool.client.json("GET", `/session/${forked[tool.name].id}/message`);
+            assert.equal(listed.length, MESSAGES);
+        }
     }
     if (isWanted("long")) {
         for (const tool of tools) await turn(tool, long[tool.name], 0);
@@ -324,7 +353,7 @@ if (isWanted("bash")) {
         return time;
     });
     report("200 MB of output of `bash`, time of the turn", times, "ms", "5×");
-    report("the same, peak of RSS over before", memory, "mb", "at most 10 MB");
+    report("the same, peak of RSS over before", { values: memory }, "mb", "at most 10 MB");
     const alone = [];
     for (let run = 0; run < RUNS; run += 1) alone.push(await timed(async () => execFileSync("sh", ["-c", `${command(OUTPUT_BYTES)} | cat >/dev/null`])));
     console.error(`    the command alone, through a pipe: ${median(alone).toFixed(0)} ms`);
@@ -332,14 +361,14 @@ if (isWanted("bash")) {
 }
 
 const version = path.basename(opencode) && execFileSync(opencode, ["--version"], { env: { ...env, HOME: tools[0].home }, encoding: "utf8" }).trim();
-const table = [["what", `OpenCode ${version}`, "`plimsoll serve`", "ratio", "aim"], ["---", "---", "---", "---", "---"], ...rows]
+const table = [["what", `OpenCode ${version}`, "`plimsoll serve`", "ratio", "of processor time", "aim"], Array(6).fill("---"), ...rows]
     .map((cells) => `| ${cells.join(" | ")} |`.replaceAll(" --- ", "---")).join("\n");
 console.log(table);
 if (flags.includes("--write")) {
     const file = path.join(import.meta.dirname, "../../docs/BENCHMARKS.md");
-    const marked = /(<!-- bench-server -->\n)[^]*?(\n<!-- end -->)/;
+    const marked = /(<!-- bench-server -->\n)[^]*?(<!-- end -->)/;
     const text = fs.readFileSync(file, "utf8");
     assert.ok(marked.test(text), "docs/BENCHMARKS.md has no place for the table");
-    fs.writeFileSync(file, text.replace(marked, (_, begin, end) => `${begin}${table}${end}`));
+    fs.writeFileSync(file, text.replace(marked, (_, begin, end) => `${begin}${table}\n${end}`));
 }
 process.exit(0);
