@@ -101,6 +101,11 @@ commands:
 bench *args:
     cargo bench --workspace -- {{args}}
 
+# `plimsoll serve` next to the `opencode-ai` binary from npm, in one run; `--write` puts the table into docs/BENCHMARKS.md. Skipped where
+# npm is missing.
+bench-server *args:
+    tools/bench-server/run.sh {{args}}
+
 # Write the JSON Schema of policies and the table of their fields for users into the tree.
 schema:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll --features schema --test it schema

@@ -12,8 +12,10 @@ for (const signal of ["exit", "SIGINT", "SIGTERM"]) {
     });
 }
 
+export const url = /http:\/\/[\d.:]+[\w/]*/;
+
 // The first line of a program's output that matches.
-function started(command, args, options, pattern) {
+export function started(command, args, options, pattern) {
     const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
     children.push(child);
     let output = "";
@@ -29,19 +31,29 @@ function started(command, args, options, pattern) {
     });
 }
 
-export async function start(target, work, script, ...flags) {
+// An empty home and project.
+export function place(work) {
     fs.rmSync(work, { recursive: true, force: true });
     const [home, project] = ["home", "project"].map((name) => path.join(path.resolve(work), name));
     [home, project].forEach((folder) => fs.mkdirSync(folder, { recursive: true }));
     const env = { PATH: process.env.PATH, HOME: home, TERM: "xterm", NO_PROXY: "127.0.0.1,localhost" };
-    const scripted = [];
+    return { home, project, env };
+}
+
+// The scripted model; without a script it repeats the user's newest text.
+export function scriptedModel(target, work, env, script) {
+    const args = ["--lenient"];
     if (script) {
         const file = path.join(work, "script.json");
         fs.writeFileSync(file, JSON.stringify(script));
-        scripted.push("--script", file);
+        args.push("--script", file);
     }
-    const url = /http:\/\/[\d.:]+[\w/]*/;
-    const model = await started(path.join(target, "scripted-model"), ["--lenient", ...scripted], { env }, url);
+    return started(path.join(target, "scripted-model"), args, { env }, url);
+}
+
+export async function start(target, work, script, ...flags) {
+    const { home, project, env } = place(work);
+    const model = await scriptedModel(target, work, env, script);
     const own = { ...env, OPENAI_BASE_URL: model.found, OPENAI_API_KEY: "x" };
     const plimsoll = path.join(target, "plimsoll");
     const serve = (port) => {

@@ -122,9 +122,18 @@ impl Client {
     pub async fn stream(
         &self,
         request: &Request,
+        on_retry: impl FnMut(&RetryNotice),
+    ) -> Result<AnswerStream, ProviderError> {
+        self.stream_bytes(request, request.to_bytes(), on_retry).await
+    }
+
+    /// Like [`stream`](Client::stream), for a caller that has the body as bytes already. They must be those of the request.
+    pub async fn stream_bytes(
+        &self,
+        request: &Request,
+        body: Vec<u8>,
         mut on_retry: impl FnMut(&RetryNotice),
     ) -> Result<AnswerStream, ProviderError> {
-        let body = request.to_bytes();
         let (mut retry, mut silent) = (0, 0);
         loop {
             let mut error = match self.begin(request, body.clone()).await {

@@ -148,7 +148,8 @@ impl Conversation {
             options: &options,
         })?;
         // Bytes and not tokens: the count that let the rejected request through may be wrong.
-        let bytes = sendable.to_bytes().len();
+        let body = sendable.to_bytes();
+        let bytes = body.len();
         if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
             // The provider has rejected this size before. Policies that follow another tool may have no further way to
             // reduce.
@@ -175,7 +176,7 @@ impl Conversation {
         let stream = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
-            stream = agent.model.client.stream(&sendable, on_retry) => stream,
+            stream = agent.model.client.stream_bytes(&sendable, body, on_retry) => stream,
         };
         let newest = request.window.messages.iter().rev().find_map(|shown| shown.message.clone());
         let stream = match stream {

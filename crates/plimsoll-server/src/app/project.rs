@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -54,6 +54,8 @@ pub(crate) struct Project {
     pub(crate) board: Arc<TaskBoard>,
     /// Figures of its sessions.
     pub(crate) tree: Arc<SessionTree>,
+    /// Resolved once, because it is part of every message that is shown.
+    default_model: OnceLock<Option<(String, String)>>,
 }
 
 impl Project {
@@ -84,8 +86,19 @@ impl Project {
         let sink = sink(app, &database, &name);
         let board = setup.board(&database.opened, Some(asker), sink);
         let (id, directory) = (shape::project_id(directory), directory.to_owned());
-        let (opened_at, tree) = (app.now(), Arc::default());
-        Ok(Arc::new(Project { directory, name, id, opened_at, host, setup, database, board, tree }))
+        let (opened_at, tree, default_model) = (app.now(), Arc::default(), OnceLock::new());
+        Ok(Arc::new(Project {
+            directory,
+            name,
+            id,
+            opened_at,
+            host,
+            setup,
+            database,
+            board,
+            tree,
+            default_model,
+        }))
     }
 
     /// Parses the id of a session in a path. An id that does not begin with `ses`, as OpenCode's ids do, must belong to a stored
@@ -152,10 +165,14 @@ impl Project {
     }
 
     /// Returns provider and model for prompts that name none.
-    pub(crate) fn default_model(&self) -> Option<(String, String)> {
-        let flags = &self.setup.overrides();
-        let resolved = self.setup.run.resolve_model(flags.model.as_deref()).ok()?;
-        Some((resolved.model.provider.clone(), resolved.model.model))
+    pub(crate) fn default_model(&self) -> Option<(&str, &str)> {
+        let resolve = || {
+            let flags = &self.setup.overrides();
+            let resolved = self.setup.run.resolve_model(flags.model.as_deref()).ok()?;
+            Some((resolved.model.provider, resolved.model.model))
+        };
+        let (provider, model) = self.default_model.get_or_init(resolve).as_ref()?;
+        Some((provider, model))
     }
 }
 

@@ -556,7 +556,7 @@ impl Runner {
     async fn outcome(&self, ended: &Result<Option<RunReport>, AgentError>, choice: &Choice) -> Answered {
         if let Err(error) = ended {
             let chosen = choice.model.as_deref().and_then(|model| model.split_once('/'));
-            let default = || self.project.default_model().map(|(provider, _)| provider);
+            let default = || self.project.default_model().map(|(provider, _)| provider.to_owned());
             let provider = chosen.map(|(provider, _)| provider.to_owned()).or_else(default);
             return Err(ApiError::of_agent(error, provider.as_deref().unwrap_or("unknown")));
         }

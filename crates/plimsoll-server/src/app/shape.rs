@@ -6,9 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll::{Info, Message, MessageId, Millis, Part, PartBody, SessionId};
+use plimsoll::log::TextPart;
+use plimsoll::{Info, Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
 use plimsoll_agent::{DEFAULT_AGENT, TodoItem};
 use plimsoll_store::Session;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -110,42 +112,72 @@ impl Scene {
         shown
     }
 
+    /// Writes messages with their parts as a list in JSON. Each is written before the next one is shaped, so that a long session is
+    /// not held in a third form.
+    pub(crate) fn list(
+        &self,
+        session: &SessionId,
+        messages: &[Message],
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        let mut list = vec![b'['];
+        for (index, message) in messages.iter().enumerate() {
+            list.extend_from_slice(if index == 0 { b"{\"info\":" } else { b",{\"info\":" });
+            serde_json::to_writer(&mut list, &self.info(session, message))?;
+            list.extend_from_slice(b",\"parts\":[");
+            let begin = list.len();
+            for part in &message.parts {
+                let before = list.len();
+                if before > begin {
+                    list.push(b',');
+                }
+                if let Some(text) = PlainText::of(session, &message.info, part) {
+                    serde_json::to_writer(&mut list, &text)?;
+                } else if let Some(part) = self.part(session, &message.info, part) {
+                    serde_json::to_writer(&mut list, &part)?;
+                } else {
+                    list.truncate(before);
+                }
+            }
+            list.extend_from_slice(b"]}");
+        }
+        list.push(b']');
+        Ok(list)
+    }
+
     /// Converts a message with its parts.
     pub(crate) fn message(&self, session: &SessionId, message: &Message) -> Value {
         let parts = message.parts.iter().filter_map(|part| self.part(session, &message.info, part));
-        json!({ "info": self.info(session, message), "parts": parts.collect::<Vec<_>>() })
+        // Not `json!`, which copies values.
+        let mut shown = Map::new();
+        shown.insert("info".to_owned(), self.info(session, message));
+        shown.insert("parts".to_owned(), Value::Array(parts.collect()));
+        Value::Object(shown)
     }
 
     /// Converts a message without its parts.
     pub(crate) fn info(&self, session: &SessionId, message: &Message) -> Value {
-        let mut shown = match serde_json::to_value(message) {
-            Ok(Value::Object(mut message)) => match message.remove("info") {
-                Some(Value::Object(info)) => info,
-                _ => Map::new(),
-            },
-            _ => Map::new(),
-        };
+        let mut shown = message.info.to_json();
         shown.insert("sessionID".into(), json!(session));
         let time = shown.entry("time").or_insert_with(|| json!({}));
         if let Some(time) = time.as_object_mut() {
             time.entry("created").or_insert(json!(0));
         }
         let (provider, model) = self.model();
-        let agent = shown.get("agent").cloned().unwrap_or_else(|| json!(self.agent()));
-        shown.insert("agent".into(), agent.clone());
+        let agent = shown.entry("agent").or_insert_with(|| json!(self.agent()));
         if message.is_assistant() {
-            let place = json!({ "cwd": self.directory, "root": self.directory });
+            let agent = agent.clone();
+            let place = || json!({ "cwd": self.directory, "root": self.directory });
             shown.entry("mode").or_insert(agent);
-            shown.entry("providerID").or_insert(json!(provider));
-            shown.entry("modelID").or_insert(json!(model));
+            shown.entry("providerID").or_insert_with(|| json!(provider));
+            shown.entry("modelID").or_insert_with(|| json!(model));
             // Clients require a parent, which an imported answer may not have.
-            shown.entry("parentID").or_insert(json!(message.info.id));
-            shown.entry("path").or_insert(place);
+            shown.entry("parentID").or_insert_with(|| json!(message.info.id));
+            shown.entry("path").or_insert_with(place);
             shown.entry("cost").or_insert(json!(0));
-            let tokens = shown.entry("tokens").or_insert(json!({ "input": 0, "output": 0 }));
+            let tokens = shown.entry("tokens").or_insert_with(|| json!({ "input": 0, "output": 0 }));
             if let Some(tokens) = tokens.as_object_mut() {
                 tokens.entry("reasoning").or_insert(json!(0));
-                tokens.entry("cache").or_insert(json!({ "read": 0, "write": 0 }));
+                tokens.entry("cache").or_insert_with(|| json!({ "read": 0, "write": 0 }));
             }
             if let Some(error) = shown.get("error").filter(|error| !error.is_object()).cloned() {
                 let message = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
@@ -156,7 +188,7 @@ impl Scene {
             }
             shown.retain(|field, _| ASSISTANT_FIELDS.contains(&field.as_str()));
         } else {
-            shown.entry("model").or_insert(json!({ "providerID": provider, "modelID": model }));
+            shown.entry("model").or_insert_with(|| json!({ "providerID": provider, "modelID": model }));
             if let Some(time) = shown.get_mut("time").and_then(Value::as_object_mut) {
                 time.retain(|field, _| field == "created");
             }
@@ -193,7 +225,7 @@ impl Scene {
             _ if part.is_removed() => return None,
             _ => {}
         }
-        let Ok(Value::Object(mut shown)) = serde_json::to_value(part) else { return None };
+        let Value::Object(mut shown) = part.to_json() else { return None };
         shown.insert("sessionID".into(), json!(session));
         shown.insert("messageID".into(), json!(message));
         // Marks are internal. Of their effects, clients only get a text that the user changed.
@@ -234,15 +266,63 @@ impl Scene {
     }
 
     /// Returns the agent for messages that name none.
-    fn agent(&self) -> String {
-        let configured = self.project.as_ref().and_then(|project| project.setup.run.default_agent.clone());
-        configured.unwrap_or_else(|| DEFAULT_AGENT.to_owned())
+    fn agent(&self) -> &str {
+        let configured = self.project.as_ref().and_then(|project| project.setup.run.default_agent.as_deref());
+        configured.unwrap_or(DEFAULT_AGENT)
     }
 
     /// Returns provider and model for messages that name none.
-    fn model(&self) -> (String, String) {
+    fn model(&self) -> (&str, &str) {
         let default = self.project.as_ref().and_then(|project| project.default_model());
-        default.unwrap_or_else(|| ("unknown".to_owned(), "unknown".to_owned()))
+        default.unwrap_or(("unknown", "unknown"))
+    }
+}
+
+/// A text part without marks or fields of its source, as most are: written without a copy.
+#[derive(Serialize)]
+struct PlainText<'a> {
+    id: &'a PartId,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synthetic: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ignored: Option<bool>,
+    #[serde(rename = "sessionID")]
+    session: &'a SessionId,
+    #[serde(rename = "messageID")]
+    message: &'a MessageId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<TextTime>,
+}
+
+#[derive(Serialize)]
+struct TextTime {
+    start: Millis,
+    end: Millis,
+}
+
+impl<'a> PlainText<'a> {
+    /// Returns `None` if the part is shown in another way.
+    fn of(session: &'a SessionId, info: &'a Info, part: &'a Part) -> Option<PlainText<'a>> {
+        let Part { id, body: PartBody::Text(TextPart { text, synthetic, ignored }), marks, extra } = part
+        else {
+            return None;
+        };
+        let is_plain = !id.is_empty() && marks.is_empty() && extra.is_empty();
+        is_plain.then(|| PlainText {
+            id,
+            kind: "text",
+            text: text.as_str(),
+            synthetic: *synthetic,
+            ignored: *ignored,
+            session,
+            message: &info.id,
+            time: info.time.as_ref().and_then(|time| {
+                Some(TextTime { start: time.created.unwrap_or_default(), end: time.completed? })
+            }),
+        })
     }
 }
 
@@ -388,6 +468,32 @@ mod tests {
         assert_eq!(parts[1]["state"]["title"], "ls");
         assert_eq!(parts[1]["state"]["metadata"]["output"], "a");
         assert_eq!(parts[1]["messageID"], "msg_1");
+    }
+
+    #[test]
+    fn a_list_is_written_as_its_messages_are_shown() {
+        let log = json!([
+            { "info": { "id": "msg_1", "role": "user", "time": { "created": 5 } }, "parts": [
+                { "id": "prt_1", "type": "text", "text": "a \"quoted\" line\nand \u{e9}" },
+                { "id": "prt_2", "type": "text", "text": "hidden", "synthetic": true, "ignored": false },
+                { "id": "prt_3", "type": "text", "text": "more", "time": { "start": 1 } },
+                { "type": "text", "text": "without an id" },
+            ] },
+            { "info": { "id": "msg_2", "role": "assistant" }, "parts": [
+                { "id": "prt_4", "type": "provider-block", "block": {} },
+                { "id": "prt_5", "type": "reasoning", "text": "hm" },
+                { "id": "prt_6", "type": "provider-block", "block": {} },
+                { "id": "prt_7", "type": "text", "text": "" },
+            ] },
+            { "info": { "id": "msg_3", "role": "assistant" }, "parts": [] },
+        ]);
+        let messages = Message::read_all(&log.to_string()).unwrap();
+        let session = SessionId::new("ses_1");
+        for count in 0..=messages.len() {
+            let shown = messages[..count].iter().map(|message| scene().message(&session, message));
+            let list = scene().list(&session, &messages[..count]).unwrap();
+            assert_eq!(String::from_utf8(list).unwrap(), Value::Array(shown.collect()).to_string());
+        }
     }
 
     #[test]

@@ -246,7 +246,7 @@ fn defaults(project: &Project, providers: &[ProviderModels]) -> Map<String, Valu
     let default = project.default_model();
     let of = |provider: &ProviderModels| {
         let configured =
-            default.iter().find(|(name, _)| *name == provider.id).map(|(_, model)| model.clone());
+            default.iter().find(|(name, _)| *name == provider.id).map(|(_, model)| (*model).to_owned());
         let model = configured.or_else(|| provider.models.keys().next().cloned())?;
         Some((provider.id.clone(), json!(model)))
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{HeaderName, HeaderValue, LINK};
+use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use axum::http::{HeaderMap, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,7 +46,7 @@ pub(super) async fn list(
     uri: Uri,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
-) -> ApiResult<(HeaderMap, Json<Vec<Value>>)> {
+) -> ApiResult<(HeaderMap, Vec<u8>)> {
     let limit = wanted.limit.filter(|limit| *limit > 0);
     if wanted.before.is_some() && limit.is_none() {
         return Err(ApiError::bad_request("Query", "`before` needs a `limit`"));
@@ -55,21 +55,24 @@ pub(super) async fn list(
     let scene = Scene::of_project(&project);
     let (messages, next) = project
         .read_session(&project.session_id(&id).await?, move |opened, session| {
-            let is_newest = before.is_none();
+            // Read first: a prompt that a run takes in meanwhile is then in the log, and not in neither.
+            let waiting = if before.is_none() { waiting(opened, &session.id)? } else { Vec::new() };
             let (mut messages, next) = newest(opened, &session.id, before, limit)?;
-            if is_newest {
-                messages.extend(waiting(opened, &session.id, &messages)?);
+            for prompt in waiting {
+                if messages.iter().all(|known| known.info.id != prompt.info.id) {
+                    messages.push(prompt);
+                }
             }
-            let shown: Vec<Value> =
-                messages.iter().map(|message| scene.message(&session.id, message)).collect();
-            Ok((shown, next))
+            let shown = scene.list(&session.id, &messages);
+            Ok((shown.map_err(|error| ApiError::internal(error.to_string()))?, next))
         })
         .await?;
     let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(cursor) = next {
         add_cursor(&mut headers, &uri, &cursor);
     }
-    Ok((headers, Json(messages)))
+    Ok((headers, messages))
 }
 
 /// Reads the newest messages before one. Returns them oldest first, and the cursor of the page before them.
@@ -99,10 +102,9 @@ fn newest(
 }
 
 /// Returns accepted prompts that the run has not added to the log yet.
-fn waiting(opened: &OpenStore, session: &SessionId, known: &[Message]) -> ApiResult<Vec<Message>> {
+fn waiting(opened: &OpenStore, session: &SessionId) -> ApiResult<Vec<Message>> {
     let notes = opened.archive.store().notes(session, 0)?;
     let prompts = notes.into_iter().filter(|note| note.kind == PROMPT_NOTE);
-    let prompts = prompts.filter(|note| known.iter().all(|message| message.info.id.as_str() != note.id));
     Ok(prompts.filter_map(|note| serde_json::from_value(note.data).ok()).collect())
 }
 

@@ -439,7 +439,8 @@ impl Info {
         info
     }
 
-    fn write(&self) -> Value {
+    /// Returns the metadata as JSON, as it is serialised with its message.
+    pub fn to_json(&self) -> Map<String, Value> {
         let mut map = Map::new();
         let mut put = |key: &str, value: Option<Value>| put(&mut map, key, value);
         put("id", (!self.id.is_empty()).then(|| self.id.as_str().into()));
@@ -456,7 +457,7 @@ impl Info {
         put("finish", self.finish.as_deref().map(Value::from));
         put("error", self.error.clone());
         keep(&mut map, &self.extra, &[]);
-        Value::Object(map)
+        map
     }
 }
 
@@ -588,9 +589,9 @@ impl Usage {
 
 impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let parts: Vec<Value> = self.parts.iter().map(Part::write).collect();
+        let parts: Vec<Value> = self.parts.iter().map(Part::to_json).collect();
         let mut map = Map::new();
-        map.insert("info".into(), self.info.write());
+        map.insert("info".into(), Value::Object(self.info.to_json()));
         map.insert("parts".into(), Value::Array(parts));
         keep(&mut map, &self.extra, &[]);
         map.serialize(serializer)

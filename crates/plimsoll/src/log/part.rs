@@ -203,7 +203,8 @@ impl Part {
         Part { id, body, marks, extra: map.into() }
     }
 
-    pub(crate) fn write(&self) -> Value {
+    /// Returns the part as JSON, as it is serialised.
+    pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         if !self.id.is_empty() {
             map.insert("id".into(), self.id.as_str().into());
@@ -296,7 +297,7 @@ impl Reader<'_> {
 
 impl Serialize for Part {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.write().serialize(serializer)
+        self.to_json().serialize(serializer)
     }
 }
 

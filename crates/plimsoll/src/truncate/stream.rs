@@ -4,8 +4,8 @@ use super::{TruncatePlan, plan};
 use crate::policy::Policy;
 
 /// Minimum size of each end that is held: far more than any sensible limit, so that lines that are
-/// shortened leave room for the lines after them.
-const LEAST: usize = 4 << 20;
+/// shortened leave room for the lines after them. Each running command may hold three times as much.
+const LEAST: usize = 1 << 20;
 
 /// Beginning and end of a streamed output. What lies between is only counted, so an output of gigabytes
 /// needs a few megabytes.
@@ -24,8 +24,8 @@ const LEAST: usize = 4 << 20;
 pub struct OutputEnds {
     /// Size of each end that is held.
     most: usize,
-    head: Vec<u8>,
-    tail: Vec<u8>,
+    /// The beginning, and directly after it the end, so that a plan needs no copy of both.
+    held: Vec<u8>,
     bytes_between: u64,
     newlines_between: u64,
 }
@@ -48,15 +48,13 @@ impl OutputEnds {
 
     /// Adds the next piece.
     pub fn push(&mut self, piece: &[u8]) {
-        let (first, rest) = piece.split_at(piece.len().min(self.most.saturating_sub(self.head.len())));
-        self.head.extend_from_slice(first);
-        self.tail.extend_from_slice(rest);
-        // Up to twice as much as needed, so that moving the rest to the front costs little.
-        if self.tail.len() >= self.most.saturating_mul(2) {
-            let gone = self.tail.len() - self.most;
-            self.bytes_between += gone as u64;
-            self.newlines_between += memchr::memchr_iter(b'\n', &self.tail[..gone]).count() as u64;
-            self.tail.drain(..gone);
+        self.held.extend_from_slice(piece);
+        // Twice as much of the end as needed, so that moving the rest to the front costs little.
+        if self.held.len() >= self.most.saturating_mul(3) {
+            let gone = self.most..self.held.len() - self.most;
+            self.bytes_between += gone.len() as u64;
+            self.newlines_between += memchr::memchr_iter(b'\n', &self.held[gone.clone()]).count() as u64;
+            self.held.drain(gone);
         }
     }
 
@@ -67,16 +65,13 @@ impl OutputEnds {
 
     /// Returns the beginning and the end; of a whole output one after the other.
     pub fn held(&self) -> (&[u8], &[u8]) {
-        (&self.head, &self.tail)
+        self.held.split_at(self.held.len().min(self.most))
     }
 
     /// Plans what stays of the output. What is between the ends is longer than anything that could stay, so it changes nothing
     /// but the counts.
     pub fn plan(&self, tool: &str, policy: &Policy) -> TruncatePlan {
-        if self.tail.is_empty() {
-            return plan(&self.head, tool, policy);
-        }
-        let mut plan = plan(&[self.head.as_slice(), &self.tail].concat(), tool, policy);
+        let mut plan = plan(&self.held, tool, policy);
         plan.original_bytes += self.bytes_between;
         plan.original_lines += self.newlines_between;
         plan
