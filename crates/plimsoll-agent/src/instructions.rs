@@ -16,7 +16,7 @@ pub(crate) struct Instructions {
     /// The texts, each after the name of its file; `None` if there are none.
     pub(crate) text: Option<String>,
     /// Notices about files that were not read completely. The model cannot follow rules that it was not shown, so the
-    /// user is told which are missing.
+    /// user is shown which are missing.
     pub(crate) notices: Vec<String>,
 }
 

@@ -62,8 +62,7 @@ pub struct RetryNotice {
 /// Sends requests to one endpoint. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Created for the first request: creating it reads about 150 files of system certificates, and most models of a
-    /// session are never called.
+    /// Created for the first request: most models of a session are never called.
     http: Arc<OnceLock<reqwest::Client>>,
     endpoint: Endpoint,
     headers: HeaderMap,
@@ -96,7 +95,13 @@ impl Client {
         }
         // If the process has already installed a cryptography provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let made = reqwest::Client::builder()
+        let builder = reqwest::Client::builder();
+        // Without usable certificates, reqwest builds its own configuration and reports the error.
+        let builder = match tls::shared() {
+            Some(config) => builder.tls_backend_preconfigured(config.clone()),
+            None => builder,
+        };
+        let made = builder
             .connect_timeout(self.options.connect)
             // A redirect would send the conversation and a key to another host.
             .redirect(redirect::Policy::none())

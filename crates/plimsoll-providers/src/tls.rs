@@ -1,12 +1,23 @@
-//! Recognises failures of secure connections among the causes of a network error, and says how to fix them.
+//! The shared TLS configuration. Also recognises failures of secure connections among the causes of a network error, and says how to fix them.
 //!
 //! A retry does not help against an expired or unknown certificate, and the messages of the TLS library do not say what
 //! does.
 
 use std::error::Error;
 use std::io;
+use std::sync::OnceLock;
 
-use rustls::CertificateError;
+use rustls::{CertificateError, ClientConfig};
+use rustls_platform_verifier::ConfigVerifierExt as _;
+
+/// Returns the TLS configuration that all clients of this process share; `None` if it cannot be created.
+///
+/// Creating one reads about 150 files of system certificates. A server creates a client for each session that it opens, and
+/// these reads were the largest part of the first request of a session. It is not bound to a runtime, and nothing changes it.
+pub(crate) fn shared() -> Option<&'static ClientConfig> {
+    static SHARED: OnceLock<Option<ClientConfig>> = OnceLock::new();
+    SHARED.get_or_init(|| ClientConfig::with_platform_verifier().ok()).as_ref()
+}
 
 /// Returns what is wrong with a secure connection and how to fix it; `None` if the error has another cause.
 pub(crate) fn problem(error: &(dyn Error + 'static)) -> Option<String> {

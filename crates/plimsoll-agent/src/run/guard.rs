@@ -24,7 +24,7 @@ struct Repeats {
     warned_in: Option<u64>,
 }
 
-/// What to do after a call.
+/// Decision about the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDecision {
     /// Continue the run.

@@ -42,7 +42,7 @@ pub(super) enum ReplaceProblem {
     Same,
     /// The text was not found.
     NotFound,
-    /// The text occurs so many times. The lines are those of the first matches.
+    /// Number of occurrences of the text. The lines are those of the first matches.
     Ambiguous { count: usize, lines: Vec<usize> },
     /// The file would be larger than [`MAX_FILE_BYTES`].
     TooLarge,

@@ -1,4 +1,4 @@
-//! What holds commands, hooks, servers and tools back, as an ordinary user.
+//! Restrictions of commands, hooks, servers and tools, as an ordinary user.
 
 use plimsoll_testkit::also_as_user;
 

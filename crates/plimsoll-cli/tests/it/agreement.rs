@@ -289,7 +289,6 @@ fn the_server_lists_sessions_with_the_figures_that_the_command_shows() {
 }
 
 #[test]
-#[ignore = "fails: without a model, the served window is counted without the usage that the imported session records"]
 fn the_server_shows_the_window_that_the_command_shows() {
     with_served_samples(|server, row, found, path| {
         let id = row["id"].as_str().unwrap();

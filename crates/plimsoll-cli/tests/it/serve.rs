@@ -240,7 +240,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
         );
         let ids: std::collections::BTreeSet<&str> =
             messages.iter().map(|message| message["info"]["id"].as_str().unwrap()).collect();
-        assert_eq!(ids.len(), messages.len(), "each message has an id of its own");
+        assert_eq!(ids.len(), messages.len(), "message ids are unique");
     }
     assert_eq!(server.send("GET", "/session/status", ""), json!({}));
 }

@@ -8,7 +8,7 @@ use plimsoll_providers::ModelRef;
 pub struct CommandConfig {
     /// Description for the user.
     pub description: Option<String>,
-    /// The prompt. `$ARGUMENTS` and `$1`, `$2` stand for arguments, `@path` for a file of the project.
+    /// The prompt. `$ARGUMENTS`, `$1` and `$2` are replaced by arguments, `@path` by a file of the project.
     pub template: String,
     /// The agent that runs the prompt; the session's if it is not set.
     pub agent: Option<String>,

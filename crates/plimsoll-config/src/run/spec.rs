@@ -260,7 +260,7 @@ pub(crate) struct AgentSpec {
 pub(crate) struct CommandSpec {
     /// Description for the user.
     pub(crate) description: Option<String>,
-    /// The prompt. `$ARGUMENTS` and `$1`, `$2` stand for arguments, `@path` for a file of the project.
+    /// The prompt. `$ARGUMENTS`, `$1` and `$2` are replaced by arguments, `@path` by a file of the project.
     pub(crate) template: Option<String>,
     /// The agent that runs the prompt; the session's if it is not set.
     pub(crate) agent: Option<String>,

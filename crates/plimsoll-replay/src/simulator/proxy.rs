@@ -20,7 +20,7 @@ use crate::request::Request;
 /// Tokens of a call that recalls a result.
 const RECALL_CALL: u64 = 60;
 
-/// A conversation as it is sent to one model.
+/// A conversation with one model.
 struct ModelLane {
     room: Room,
     lane: Lane,
@@ -36,7 +36,7 @@ struct Pending {
     at: Millis,
 }
 
-/// What a recall appended to the conversation.
+/// A call of recall and its result, which the conversation has from then on.
 struct Recalled {
     /// Number of pieces of the layout before it.
     after: usize,
@@ -139,7 +139,7 @@ impl<'a> ProxySimulator<'a> {
         (LaneRequest { blocks, at: self.now, is_recall: self.is_recall }, sources)
     }
 
-    /// Returns what replaces a result.
+    /// Returns the placeholder of a result.
     fn placeholder(&self, number: usize, pieces: &mut Pieces<'_>) -> Piece {
         let part = &self.layout.result_parts[number];
         pieces.result(&Text::from(format!("[cleared tool output; to read it: plimsoll recall {part}]")))
@@ -162,10 +162,10 @@ impl<'a> ProxySimulator<'a> {
     }
 }
 
-/// What a block of a request consists of.
+/// Source of a block of a request.
 #[derive(Clone, Copy)]
 enum BlockSource {
-    /// The system prompt and the tools, which are no pieces.
+    /// The system prompt and the tools, for which a recording has no pieces.
     Hidden,
     Piece(usize),
     Result(usize),
@@ -224,7 +224,7 @@ impl PolicySimulator for ProxySimulator<'_> {
         let (client, sources) = self.request(&lane, pieces);
         let before = self.billing.tokens(request.charged(), call);
         let choice = match refused {
-            // A request that does not fit is sent with less, whatever that costs.
+            // A request that does not fit has to become smaller, whatever that costs.
             true => rescue(&client, &self.rules),
             false => lane.room.choose(&lane.lane, &client, &self.rules),
         };

@@ -418,7 +418,7 @@ fn title_of(title: &str, is_child: bool, created: Millis) -> String {
     format!("{kind} - {time}")
 }
 
-/// Returns words for a session that are easier to tell apart than ids.
+/// Returns words for a session that are easier to distinguish than ids.
 fn slug(id: &SessionId) -> String {
     const FIRST: [&str; 8] = ["calm", "brisk", "deep", "fair", "bold", "clear", "still", "swift"];
     const SECOND: [&str; 8] = ["harbour", "tide", "anchor", "beacon", "current", "keel", "shoal", "strait"];

@@ -384,7 +384,7 @@ pub(super) struct RevertPlace {
 }
 
 /// Restores the files that the turn of a message and later ones changed. Clients hide the messages from that turn on until the
-/// revert is taken back; the next prompt removes them. A notice tells the model what was restored.
+/// revert is taken back; the next prompt removes them. A notice informs the model about the restored files.
 pub(super) async fn revert(
     State(app): State<Arc<App>>,
     Scope(project): Scope,

@@ -1,4 +1,4 @@
-//! One test per rule of access.
+//! Tests of the rules of access, one per rule.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

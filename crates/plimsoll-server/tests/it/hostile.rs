@@ -79,7 +79,7 @@ async fn the_text_of_a_large_skill_is_cut() {
     }
 }
 
-/// Each kind of file that is no text in place of a `SKILL.md`.
+/// Every kind of file that is not text, in place of a `SKILL.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_skill_that_is_no_file_is_left_out() {
     let server = TestServer::start().await;

@@ -37,7 +37,7 @@ impl ServerProcess {
     }
 }
 
-/// Not a test: the server of the test below, in a process of its own. It ends with its standard input.
+/// Not a test: the server of the test below, in a separate process. It ends when its standard input closes.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "started by another test"]
 async fn serve_for_load() {

@@ -157,7 +157,7 @@ async fn rules_of_a_session_restrict_its_tasks_also_when_they_are_resumed() {
     events.until(|event| event["properties"]["title"] == "Background task completed: look").await;
     let children = server.get(&format!("/session/{id}/children")).await.ok();
     let task = children[0]["id"].as_str().unwrap().to_owned();
-    // The parent answers the end of the task with a request of its own.
+    // The parent answers the end of the task with another request.
     let until_answered = async || {
         let begun = std::time::Instant::now();
         while server.get("/session/status").await.ok() != json!({}) {

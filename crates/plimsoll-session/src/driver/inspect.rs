@@ -54,6 +54,8 @@ impl Driver {
 
     /// Returns what is in the window. It reads the whole session.
     ///
+    /// A reader, which makes no request, gets the report that every host shows for the stored session.
+    ///
     /// If the size of the next request is known from the usage of the last answer, this is the report that every host
     /// shows for the stored session. Otherwise the session records no request like the next one: this host has not made
     /// one yet, or something was reduced or added since. Then the window is weighed on the scale of [`Driver::load`].
@@ -70,6 +72,9 @@ impl Driver {
         let session = self.archive.store().session(self.session())?;
         let directory = session.directory.as_deref();
         let stored = weigher.finish(self.limits(), directory);
+        if self.lease.is_readers() {
+            return Ok(stored);
+        }
         let (load, scale) = self.shown_load();
         if load.usage_of.is_some() && load.tokens == stored.window && stored.is_consistent() {
             return Ok(stored);

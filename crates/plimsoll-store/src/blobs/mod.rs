@@ -1,4 +1,4 @@
-//! Spilled content: where it is stored, and how it is added and removed without being lost or left over.
+//! Storage of spilled content, and how content is added and removed without being lost or left over.
 //!
 //! A blob's name is the hash of its content and a random **generation**. A name by content alone was tried first, and
 //! it loses data: one process finds that no spill needs `abc` and is about to remove it; another stores the same

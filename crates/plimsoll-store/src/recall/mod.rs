@@ -71,7 +71,7 @@ impl Default for Selection {
     }
 }
 
-/// Content of a handle, and where it was found.
+/// Content of a handle, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recall {

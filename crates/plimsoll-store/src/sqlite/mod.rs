@@ -51,7 +51,7 @@ pub(crate) use place::directory as spill_directory;
 #[doc(hidden)]
 pub use schema::database_of_version;
 
-/// What acknowledged writes survive.
+/// Failures that acknowledged writes survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The death of the process.
@@ -107,7 +107,7 @@ impl SqliteStore {
             check_ours(&path)?;
         }
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
-        // For the upgrade. The writer sets a shorter timeout of its own.
+        // For the upgrade. The writer sets a shorter timeout.
         connection.busy_timeout(PATIENCE)?;
         sums::register(&connection)?;
         // Resolved again: before the file existed, a link to it could not be followed.

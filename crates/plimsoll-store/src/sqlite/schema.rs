@@ -289,7 +289,7 @@ const MIGRATIONS: [&str; 12] = [
         BEGIN DELETE FROM counted WHERE part = old.seq; END;
     CREATE TRIGGER counted_removed AFTER DELETE ON part BEGIN DELETE FROM counted WHERE part = old.seq; END;
     CREATE TRIGGER counted_grown AFTER INSERT ON delta BEGIN DELETE FROM counted WHERE part = new.part; END;",
-    // 12: settings that hosts keep with a session. In a table of their own, because the checksum of a session's row covers
+    // 12: settings that hosts keep with a session. In a separate table, because the checksum of a session's row covers
     // all of its columns.
     "CREATE TABLE setting (
         session INTEGER PRIMARY KEY REFERENCES session (key),

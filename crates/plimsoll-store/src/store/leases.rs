@@ -117,6 +117,11 @@ impl Lease {
         Lease { session, holder, epoch, until, settled, taken_from: None }
     }
 
+    /// Whether this is the lease of a reader, from [`expired`](Lease::expired).
+    pub fn is_readers(&self) -> bool {
+        self.epoch == Epoch(u64::MAX)
+    }
+
     /// Returns the claim for the holder's writes.
     pub fn claim(&self) -> Claim {
         Claim { session: self.session.clone(), epoch: self.epoch }

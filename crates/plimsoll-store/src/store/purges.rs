@@ -40,7 +40,7 @@ pub enum PurgeTarget {
     Part(PartId),
 }
 
-/// What a purge destroys, or would destroy.
+/// Content that a purge destroys, or would destroy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ pub(super) fn expiry(used: Millis, lifetime: Millis) -> Millis {
     Millis(used.0.saturating_add(lifetime.0.saturating_mul(ASSUMED_LIFETIMES)))
 }
 
-/// A block as it is sent.
+/// A block of a request that is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentBlock {
     pub(super) hash: u64,

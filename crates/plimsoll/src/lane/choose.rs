@@ -53,7 +53,7 @@ pub(super) fn choose(room: &Room, lane: &Lane, request: &LaneRequest, rules: &La
     if scales.is_paid(scales.exact_price(&choice)) { choice } else { nothing }
 }
 
-/// Results that may be cleared, newest first.
+/// Returns the results that may be cleared, newest first.
 fn candidates(lane: &Lane, request: &LaneRequest, original: &Sequence, rules: &LaneRules) -> Vec<Candidate> {
     let blocks = &request.blocks;
     // Blocks of recalls are not part of the client's own sequence.
@@ -83,16 +83,16 @@ fn candidates(lane: &Lane, request: &LaneRequest, original: &Sequence, rules: &L
     found
 }
 
-/// Weighs what a change costs against what it saves.
+/// Compares the cost of a change with its savings.
 struct Scales<'a> {
     room: &'a Room,
     request: &'a LaneRequest,
     factor: f64,
     /// The request with what is cleared already.
     now: Sequence,
-    /// Its price.
+    /// Price of `now`.
     price_now: f64,
-    /// What the client's own request would cost.
+    /// Price of the client's own request.
     price_without: f64,
     purse: f64,
     /// Price of a recall.
@@ -162,24 +162,24 @@ impl<'a> Scales<'a> {
         }
     }
 
-    /// What the calls after this one save if that many estimated tokens are gone.
+    /// Returns the expected savings of the calls after this one if `freed` estimated tokens are gone.
     fn later(&self, freed: f64) -> f64 {
         self.room.prices.cache_read * self.calls * freed * self.factor
     }
 
-    /// Whether the purse holds at least the price of a recall after a request at this price.
+    /// Whether the purse still holds the price of a recall after a request at this price.
     fn is_paid(&self, price: f64) -> bool {
         self.purse + self.price_without - price >= self.recall
     }
 
-    /// The block after which a breakpoint finds what precedes a change.
+    /// Returns the block after which a breakpoint still finds the prefix before a change.
     fn anchor(&self, first: usize) -> Option<usize> {
         let before = first.checked_sub(1).filter(|_| self.has_slot)?;
         let anchor = self.living.get(before).copied().flatten()?;
         self.request.blocks[anchor].breakpoint.is_none().then_some(anchor)
     }
 
-    /// Approximate price of the request if the oldest change is in this block and frees so much with all later ones.
+    /// Returns the approximate price of the request if block `first` is the oldest that changes and all changes free `freed` tokens.
     fn price_with(&self, first: usize, freed: f64) -> f64 {
         let before = first.checked_sub(1);
         let found = match self.room.kind {
@@ -198,14 +198,14 @@ impl<'a> Scales<'a> {
         (prices.cache_read * read + write * (written - read) + prices.input * (total - written)) * self.factor
     }
 
-    /// The client's last breakpoint before a block, if its entry lives.
+    /// Returns the client's last breakpoint before a block whose entry is still cached.
     fn nearest_breakpoint(&self, first: usize) -> Option<usize> {
         let is_breakpoint = |block: &usize| self.request.blocks[*block].breakpoint.is_some();
         let lives = |block: &usize| self.living[*block] == Some(*block);
         (0..first).rev().find(|block| is_breakpoint(block) && lives(block))
     }
 
-    /// Price of the request with a choice, by the model of the cache.
+    /// Returns the price of the request with a choice, by the model of the cache.
     fn exact_price(&self, choice: &LaneChoice) -> f64 {
         let is_cleared = |place: usize| choice.clear.binary_search(&place).is_ok();
         let changed = sent_sequence(&self.request.blocks, is_cleared);

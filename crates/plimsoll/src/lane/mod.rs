@@ -3,16 +3,16 @@
 //! A proxy sees an agent's requests, but does not decide what is in them. It can only replace old tool results by
 //! placeholders, and each change may break the provider's prompt cache. A [`Lane`] is the sequence of requests of one
 //! conversation. It keeps two bills: what was paid (`with`), and what the client's own requests would have cost (`without`).
-//! Their difference is the lane's *purse*.
+//! The lane's *purse* is their difference.
 //!
 //! A change is made only if the purse is not below the price of one recall after the request that contains it, and if it is
 //! expected to pay. So if the session ends with that request, it has not cost more than without the proxy. A rule that
 //! bets on the calls to come does not have this property, and over recorded sessions it was not cheaper.
 //!
-//! The bill `without` is the real bill plus the difference between two predictions: of the client's own request and of the
-//! one that was sent. Both come from the same model of the cache, corrected by the reported cache reads, so a fault of the
-//! model cancels out unless it concerns the difference itself. Without a change both are the same request, and the purse
-//! stays exactly where it is.
+//! The bill `without` is the real bill plus the difference between two predictions, for the client's own request and for the
+//! request that was sent. Both use one model of the cache, corrected by the reported cache reads, so an error of the model
+//! cancels out unless it affects the difference itself. If nothing is changed, both requests are equal, and so is the purse
+//! before and after.
 //!
 //! Lanes with the same provider, credential and model share its cache: they are in one [`Room`].
 //!
@@ -140,7 +140,7 @@ pub struct LaneBlock {
     pub tokens: u64,
     /// Documented lifetime of the cache entry that the client's breakpoint on this block asks for.
     pub breakpoint: Option<Millis>,
-    /// What it is, as far as clearing is concerned.
+    /// Role of the block for clearing.
     pub kind: BlockKind,
 }
 
@@ -176,7 +176,7 @@ pub struct ClearedBlock {
 /// A client's request.
 #[derive(Clone, Debug)]
 pub struct LaneRequest {
-    /// Its blocks.
+    /// Blocks in the order in which the provider caches them.
     pub blocks: Vec<LaneBlock>,
     /// Time at which it arrived.
     pub at: Millis,
@@ -244,14 +244,14 @@ impl LaneChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Bills {
-    /// What the requests cost.
+    /// Cost of the requests that were sent.
     pub with: f64,
-    /// What the client's own requests would have cost.
+    /// Cost that the client's own requests would have had.
     pub without: f64,
 }
 
 impl Bills {
-    /// What was saved. Negative if the lane is dearer.
+    /// Returns the savings. Negative if the lane is more expensive.
     pub fn purse(&self) -> f64 {
         self.without - self.with
     }
@@ -312,7 +312,7 @@ impl InFlight {
 pub struct Room {
     kind: CacheKind,
     prices: LanePrices,
-    /// The cache as it is.
+    /// The provider's cache.
     sent: LaneCache,
     /// The cache as it would be without the proxy.
     original: LaneCache,
@@ -429,7 +429,7 @@ impl Room {
         }
     }
 
-    /// Returns the price of sending a request of these blocks again, from the cache as it is and without it.
+    /// Returns the price of sending these blocks again, with and without the cache.
     pub fn price_of_next(&self, lane: &Lane, request: &LaneRequest) -> NextPrice {
         let sent = sent_sequence(&request.blocks, |_| false);
         let factor = lane.factor();

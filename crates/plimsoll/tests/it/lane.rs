@@ -1,4 +1,4 @@
-//! The purse of a lane, held against an independent bill: random sessions run twice, through a lane and without it.
+//! The purse of a lane, compared with an independent bill: random sessions run twice, through a lane and without it.
 //!
 //! The ordinary tests run a few hundred sessions; `just never-dearer` runs 100,000.
 
@@ -114,17 +114,17 @@ enum ItemKind {
 /// Tokens of a placeholder.
 const PLACEHOLDER: u64 = 45;
 
-/// One conversation.
+/// A conversation of the client.
 struct Talk {
     items: Vec<Item>,
     model: usize,
-    /// Its lane with each model it was sent to.
+    /// A lane for each model that the conversation was sent to.
     lanes: BTreeMap<usize, TalkLane>,
     /// The request that was sent last, for retries.
     last: Option<(LaneRequest, LaneChoice)>,
 }
 
-/// A conversation as it is sent to one model.
+/// A conversation with one model.
 #[derive(Clone, Default)]
 struct TalkLane {
     lane: Lane,
@@ -150,7 +150,7 @@ impl Talk {
     }
 }
 
-/// What a model of a provider has cached in both worlds.
+/// The caches of one model in both worlds.
 struct World {
     room: Room,
     with: Biller,
@@ -222,7 +222,7 @@ impl Session {
         self.talks[talk].items.push(item);
     }
 
-    /// What the user and the client do before the next request.
+    /// Lets the user and the client act before the next request.
     fn act(&mut self) -> usize {
         self.now += match self.dice.below(20) {
             0 => 6 * MINUTE + self.dice.below(20) * MINUTE,
@@ -403,7 +403,7 @@ impl Session {
         blocks
     }
 
-    /// Runs the session. Returns where it was dearer, if it was.
+    /// Runs the session. Returns the first request after which it was more expensive.
     fn run(&mut self, length: u64) -> Option<String> {
         let policy = Policy::default();
         let rules = LaneRules {

@@ -1,4 +1,4 @@
-//! A sweep over all numbers of system calls, held against a table of what each must answer.
+//! A sweep over all numbers of system calls, compared with a table of the expected results.
 
 use std::collections::BTreeMap;
 

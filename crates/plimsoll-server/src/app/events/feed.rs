@@ -199,7 +199,7 @@ impl Feed {
             }
             ChangeKind::Reduced => self.report_reduction(&out, store)?,
             ChangeKind::Leased => {
-                // Taking over a dead process's lease ends its unfinished answer with an error, which is no change of its own.
+                // Taking over a dead process's lease ends its unfinished answer with an error, for which the feed has no separate change.
                 let request = PageRequest { from: None, oldest_first: false, most: 1 };
                 let newest = store.page(id, &request)?.messages;
                 newest
@@ -293,7 +293,7 @@ fn shown_changes(plan: &Plan) -> BTreeMap<&MessageId, BTreeSet<&PartId>> {
     found
 }
 
-/// The messages that a session was created with, oldest first: a task and a fork have some. They have no changes of their own.
+/// Returns the messages that a task or a fork was created with, oldest first. The feed has no separate changes for them.
 pub(super) fn first_messages(store: &dyn Store, session: &Session) -> Result<Vec<Message>, StoreError> {
     if session.messages == 0 {
         return Ok(Vec::new());

@@ -101,7 +101,7 @@ struct Applied {
     receipts: Vec<Foreign<Receipt>>,
 }
 
-/// What would be reduced next.
+/// The next reductions.
 #[derive(Serialize, JsonSchema)]
 struct NextPlans {
     /// The outputs that would be cleared.
@@ -112,7 +112,7 @@ struct NextPlans {
     compaction: Option<Foreign<CompactPlan>>,
     /// Size of the next request before and after that, with the longest summary.
     compacted: Option<Sizes>,
-    /// The same for `apply`.
+    /// The plans that `apply` accepts.
     plans: Vec<ShownPlan>,
 }
 

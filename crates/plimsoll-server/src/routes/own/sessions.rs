@@ -83,7 +83,7 @@ struct OtherSessions {
 struct OtherSession {
     /// The session.
     session: Foreign<Value>,
-    /// Its window.
+    /// Contents of the window.
     window: Foreign<Value>,
 }
 

@@ -106,7 +106,7 @@ struct RecallAnswer {
 struct Overview {
     /// The stored session.
     session: Foreign<Session>,
-    /// Its figures, as in `/plimsoll/sessions`.
+    /// Figures of the session, as in `/plimsoll/sessions`.
     figures: Foreign<SessionNode>,
     /// The prompt cache of the provider.
     cache: Value,
@@ -119,9 +119,9 @@ struct Overview {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum SessionState {
-    /// It runs in this server.
+    /// Running in this server.
     Running,
-    /// It is open in this server.
+    /// Open in this server.
     Open,
     /// Another process has it.
     Elsewhere,
@@ -229,7 +229,7 @@ async fn contents(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Js
 struct ShownReceipt {
     #[serde(flatten)]
     receipt: Foreign<Receipt>,
-    /// What was done.
+    /// Description of the reduction.
     title: String,
     /// Whether it can be undone.
     can_undo: bool,

@@ -87,7 +87,7 @@ fn a_check_names_a_session_with_an_open_call_of_a_dead_holder() {
     assert_eq!(store.check().unwrap().into_all(), Vec::<String>::new(), "it is being run");
     time.store(NOW.0 + 101, std::sync::atomic::Ordering::SeqCst);
     let findings = store.check().unwrap();
-    assert_eq!(findings.problems, Vec::<String>::new(), "an interruption is no damage");
+    assert_eq!(findings.problems, Vec::<String>::new(), "an interruption is not damage");
     let [call] = &findings.open_calls[..] else { panic!("{findings:?}") };
     assert!(call.starts_with("session `ses_1`: the call of bash in part `prt_1` waits"), "{call}");
     assert!(call.contains("`host 7`"), "{call}");
