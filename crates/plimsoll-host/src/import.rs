@@ -50,7 +50,7 @@ impl<'a> Importer<'a> {
             let options = ImportOptions {
                 origin: path.as_deref(),
                 directory: self.host.directory().to_str(),
-                duplicate: duplicate,
+                duplicate,
                 now: self.host.now(),
             };
             let stored = survey.import(source, opened.archive.store(), &mut random_ids(), &options, on_read);

@@ -135,7 +135,7 @@ fn removed_references_are_recalled_and_billed() {
 }
 
 #[test]
-fn what_the_proxys_rule_clears_is_recalled_and_billed() {
+fn results_cleared_by_the_rule_of_the_proxy_are_recalled_and_billed() {
     let mut messages = a_minute_apart(reading_and_using().messages());
     // After a pause, all of the window has to be written again, so clearing costs nothing.
     for message in messages.iter_mut().skip(90) {

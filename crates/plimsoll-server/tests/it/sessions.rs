@@ -97,7 +97,7 @@ async fn messages_are_read_in_pages_from_the_newest_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unsupported_fields_are_rejected() {
     let server = TestServer::start().await;
-    assert_eq!(server.post("/session", json!({ "workspaceID": "wrk_1" })).await.status, 501);
+    assert_eq!(server.post("/session", json!({ "workspaceID": "workspace_1" })).await.status, 501);
     let unknown = json!([{ "permission": "bash", "pattern": "*", "action": "perhaps" }]);
     assert_eq!(server.post("/session", json!({ "permission": unknown })).await.status, 400);
     let id = server.session().await;

@@ -115,7 +115,7 @@ fn a_finished_message_accepts_no_parts(#[values(false, true)] real: bool) {
         store.advance(&unleased(&id), Part::text("msg_1.1".into(), "let me see it"), NOW).unwrap_err();
     assert_eq!(error.to_string(), "message `msg_1` is finished: its parts grow no more");
     let error = store.finish(&unleased(&id), &"msg_1".into(), "stop", None, NOW).unwrap_err();
-    assert!(error.to_string().contains("finish reason recorded already"), "{error}");
+    assert!(error.to_string().contains("another finish reason recorded"), "{error}");
     assert_eq!(store.message(&id, &"msg_1".into()).unwrap(), before);
     store.advance(&unleased(&id), call(ToolState::completed(json!({}), "README.md")), NOW).unwrap();
     let part = store.part(&id, &"prt_call".into()).unwrap();
