@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll::{Limits, Millis, SessionId, Tokens};
+use plimsoll_formats::Format;
 use plimsoll_import::{Found, Scope, SessionStorage, Tool, Weighed, WeighedCache, weigh_all};
 use plimsoll_session::percent;
 use plimsoll_store::{Filter, Revision, Session};
@@ -140,7 +141,7 @@ impl Host {
         for (found, weighed) in found.iter().zip(weighed) {
             let is_stored = opened.archive.store().session(&SessionId::new(found.id.as_str())).is_ok();
             match weighed {
-                Ok(weighed) => nodes.push(SessionNode { is_stored, ..node(found, &weighed, None, config) }),
+                Ok(weighed) => nodes.push(SessionNode { is_stored, ..node(found, &weighed, config) }),
                 Err(error) => self.note(format!("cannot read {}: {error}", self.session_name(found))),
             }
         }
@@ -173,7 +174,7 @@ fn stored_node(
         parent: session.parent.clone(),
         forked_from: session.forked_from.as_ref().map(|point| point.session.clone()),
         imported_from: session.tool.clone(),
-        ..node(&found(session, opened), weighed, session.context, config)
+        ..node(&found(session, opened), weighed, config)
     })
 }
 
@@ -189,14 +190,11 @@ fn found(session: &Session, opened: &OpenStore) -> Found {
     }
 }
 
-fn node(found: &Found, weighed: &Weighed, context: Option<Tokens>, config: &HostConfig) -> SessionNode {
+fn node(found: &Found, weighed: &Weighed, config: &HostConfig) -> SessionNode {
     let figures = RecordedFigures::at(&weighed.recorded, weighed.started.map(Millis));
-    let is_claude_code = match &found.kept {
-        SessionStorage::Stored(session) => session.tool.as_deref() == Some(Tool::ClaudeCode.key()),
-        _ => found.tool == Tool::ClaudeCode,
-    };
+    let is_claude_code = found.tool == Tool::ClaudeCode || weighed.tool == Some(Format::ClaudeCode);
     let model = weighed.model.as_deref();
-    let window = SessionWindow::of_model(model, context, is_claude_code, &figures, config, None);
+    let window = SessionWindow::of_model(model, weighed.context, is_claude_code, &figures, config, None);
     let limits: Limits = window.limits;
     let line = config.policy.overflow.line(limits).map(|line| line.at);
     SessionNode {

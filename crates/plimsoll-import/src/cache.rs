@@ -19,7 +19,7 @@ use crate::resume::Resume;
 use crate::weighed::Weighed;
 
 /// Changes whenever the figures or the format change.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/3");
 /// Bytes of a transcript's end that the checksum covers.
 const END: u64 = 4 << 10;
 /// Maximum size of an entry. An entry has about 120 bytes for each response.

@@ -57,6 +57,8 @@ pub(crate) fn read_on(
         id,
         title: gained.info.title.or(title),
         model: gained.info.model.or_else(|| known.model.clone()),
+        context: gained.info.context.or(known.context),
+        tool: gained.info.tool.or(known.tool),
         started,
         ..SessionInfo::default()
     };

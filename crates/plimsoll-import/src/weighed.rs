@@ -1,7 +1,7 @@
 //! Figures of a session for a list.
 
 use plimsoll::{Message, Policy, Tokens, first_words};
-use plimsoll_formats::{Recorded, SessionInfo};
+use plimsoll_formats::{Format, Recorded, SessionInfo};
 use plimsoll_session::{UsageGate, WindowScale};
 use plimsoll_tokens::{MeterCheckpoint, WindowMeter};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,10 @@ pub struct Weighed {
     pub title: String,
     /// The last model.
     pub model: Option<String>,
+    /// Context window that the tool recorded, unless the session was continued elsewhere.
+    pub context: Option<Tokens>,
+    /// The tool that wrote it, if its format is not the tool's own; `None` if the session was continued elsewhere.
+    pub tool: Option<Format>,
     /// Time of its start, in milliseconds since 1970.
     pub started: Option<u64>,
     /// Usage that its providers reported.
@@ -95,6 +99,8 @@ impl Weighing {
             is_measured: scale.measured().is_some(),
             title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| self.prompt.words()),
             model: info.model.clone(),
+            context: info.context,
+            tool: info.tool,
             started: info.started.map(|at| at.0),
             recorded,
         })

@@ -306,7 +306,7 @@ fn import(home: &Home, path: &str) -> Option<String> {
 /// A session that this agent continues is shown by the agent as by all others.
 #[tokio::test]
 async fn a_chat_shows_the_window_that_the_other_commands_show() {
-    let places = Home::new();
+    let (places, mut served_sessions) = (Home::new(), 0);
     for sample in samples(&places) {
         let (home, server) = (Home::new(), ModelServer::start().unwrap());
         let (path, what) = (sample.to_str().unwrap(), sample.file_name().unwrap().to_str().unwrap());
@@ -337,5 +337,15 @@ async fn a_chat_shows_the_window_that_the_other_commands_show() {
         Shown::window(&home, &id).assert_agrees(&found, &format!("{what}: window"));
         Shown::watch(&home, &id).assert_agrees(&found, &format!("{what}: watch"));
         Shown::mcp(&home, &id).await.assert_agrees(&found, &format!("{what}: inspect_session"));
+        // The window that another tool recorded no longer applies, neither here nor there.
+        let served = serve_without_model(&home);
+        let listed = served.send("GET", "/plimsoll/sessions", "");
+        let listed = listed["sessions"].as_array().unwrap();
+        let Some(row) = listed.iter().find(|row| row["id"] == id.as_str()) else { continue };
+        Shown::served_row(row).assert_agrees(&found, &format!("{what}: served list"));
+        let window = served.send("GET", &format!("/plimsoll/session/{id}/window"), "");
+        Shown::served(&window).assert_agrees(&found, &format!("{what}: served window"));
+        served_sessions += 1;
     }
+    assert!(served_sessions >= 8, "{served_sessions} sessions were served");
 }
