@@ -66,8 +66,8 @@ properties cases="20000" seed=`date +%s`:
     @echo "seed {{seed}}: just properties {{cases}} {{seed}}"
     PROPTEST_RNG_SEED={{seed}} PROPTEST_CASES={{cases}} cargo test --release --workspace properties_
 
-# Random sessions through a proxy's lane and without it, held against an independent bill: none may be dearer at any moment. The ordinary
-# tests run 150.
+# Random sessions through a lane and without it, compared with an independent bill: none may be more expensive at any moment. One in
+# 10,000 is: the known exception in docs/POLICY.md. The ordinary tests run 150.
 never-dearer sessions="100000":
     PLIMSOLL_LANE_SESSIONS={{sessions}} cargo test --release -p plimsoll --test it lane:: -- --nocapture
 

@@ -52,6 +52,11 @@ impl Biller {
         Biller { rule, entries: HashMap::new() }
     }
 
+    /// Loses the cache.
+    pub fn forget(&mut self) {
+        self.entries.clear();
+    }
+
     /// Bills a request. `is_lost` means that the provider has lost its cache.
     ///
     /// # Panics
@@ -59,7 +64,7 @@ impl Biller {
     /// If the request has too many breakpoints, which a provider rejects.
     pub fn bill(&mut self, blocks: &[BilledBlock], output: u64, now: u64, is_lost: bool) -> Usage {
         if is_lost {
-            self.entries.clear();
+            self.forget();
         }
         let ends: Vec<usize> = (1..=blocks.len()).collect();
         let (mut prefixes, mut sums) = (vec![0], vec![0]);

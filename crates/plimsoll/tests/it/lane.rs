@@ -349,6 +349,10 @@ impl Session {
         if request.is_recall {
             self.recalled += paid;
             self.largest_recall = self.largest_recall.max(paid);
+            // A provider that loses its cache loses it in both worlds, also at a request that one of them does not have.
+            if is_lost {
+                self.worlds[model].without.forget();
+            }
         } else {
             let usage = self.worlds[model].without.bill(&own, output, now, is_lost);
             self.without += self.real_price(&usage);
