@@ -149,7 +149,10 @@ impl Rules {
                  messages of up to 20,000 tokens kept (core/src/compact.rs), tool outputs cut to 10,000 tokens \
                  (`truncation_policy`); its summary request is taken to read the cached prefix, as remote compaction does"
             }
-            Rules::Proxy => "docs/POLICY.md, \"The proxy's rule\"",
+            Rules::Proxy => {
+                "clears old tool results in the history of a client that reduces nothing, paid out of what that has saved: \
+                 docs/POLICY.md, \"The proxy's rule\""
+            }
             Rules::ClaudeCode => {
                 "Claude Code: compacts at the window less the longest answer (at most 20,000) less 13,000 \
                  (anthropics/claude-code#12004, #31806); a summary takes the place of the conversation, asked for on \

@@ -18,7 +18,7 @@ pub(crate) struct Layout {
     charged: Vec<u64>,
     /// Ranges of tool results with their files.
     pub(crate) results: Vec<Range<usize>>,
-    /// Their parts.
+    /// Parts of the results, in the same order.
     pub(crate) result_parts: Vec<PartId>,
     /// Number of pieces before each message of the session, and in total.
     pub(crate) ends: Vec<usize>,

@@ -139,6 +139,15 @@ impl<'a> ProxySimulator<'a> {
         (LaneRequest { blocks, at: self.now, is_recall: self.is_recall }, sources)
     }
 
+    /// Adds the answer of the pending request to the bills of its lane.
+    fn answered(&mut self) {
+        if let Some(pending) = self.pending.take()
+            && let Some(lane) = self.lanes.get_mut(&pending.model)
+        {
+            lane.room.answered(&mut lane.lane, &pending.flight, &pending.usage, pending.at);
+        }
+    }
+
     /// Returns the placeholder of a result.
     fn placeholder(&self, number: usize, pieces: &mut Pieces<'_>) -> Piece {
         let part = &self.layout.result_parts[number];
@@ -203,10 +212,10 @@ impl PolicySimulator for ProxySimulator<'_> {
             return Ok(());
         }
         self.is_recall = false;
-        if let Some(pending) = self.pending.take().filter(|_| usage.is_some())
-            && let Some(lane) = self.lanes.get_mut(&pending.model)
-        {
-            lane.room.answered(&mut lane.lane, &pending.flight, &pending.usage, pending.at);
+        match usage {
+            Some(_) => self.answered(),
+            // The request did not fit, so no provider has seen it.
+            None => self.pending = None,
         }
         Ok(())
     }
@@ -225,7 +234,7 @@ impl PolicySimulator for ProxySimulator<'_> {
         let before = self.billing.tokens(request.charged(), call);
         let choice = match refused {
             // A request that does not fit has to become smaller, whatever that costs.
-            true => rescue(&client, &self.rules),
+            true => LaneChoice::of_oldest(&client, self.rules.protect_tokens),
             false => lane.room.choose(&lane.lane, &client, &self.rules),
         };
         for place in &choice.clear {
@@ -292,17 +301,8 @@ impl PolicySimulator for ProxySimulator<'_> {
             return Ok(None);
         }
         // The request in which the model recalled was sent. The next one has the result, and would not exist without it.
-        if let Some(pending) = self.pending.take()
-            && let Some(lane) = self.lanes.get_mut(&pending.model)
-        {
-            lane.room.answered(&mut lane.lane, &pending.flight, &pending.usage, pending.at);
-        }
+        self.answered();
         self.is_recall = true;
         Ok(Some(asked))
     }
-}
-
-/// Clears all results but the newest that are protected, because the request does not fit.
-fn rescue(request: &LaneRequest, rules: &LaneRules) -> LaneChoice {
-    LaneChoice::of_oldest(request, rules.protect_tokens)
 }

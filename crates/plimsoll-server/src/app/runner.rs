@@ -531,7 +531,7 @@ impl Runner {
         }
         state.silent.clear();
         let answered = self.outcome(&ended, &open.choice).await;
-        // A compaction or an empty run adds no answer, so having none is no error then.
+        // A compaction or an empty run adds no answer, so a missing answer is not an error then.
         if let (Err(error), false) = (&answered, matches!(ended, Ok(None))) {
             let properties = json!({ "sessionID": self.session, "error": error.for_session() });
             app.hub.publish(app, &self.project.name, "session.error", properties);

@@ -278,11 +278,6 @@ impl Lane {
     pub fn factor(&self) -> f64 {
         self.factor.unwrap_or(1.0)
     }
-
-    /// Number of answers with usage.
-    pub fn answers(&self) -> u64 {
-        self.answers
-    }
 }
 
 /// A request that was sent, until its answer is known.
@@ -298,13 +293,6 @@ pub struct InFlight {
     is_uncertain: bool,
     /// Whether something is cleared that the lane's last request still had.
     is_new_change: bool,
-}
-
-impl InFlight {
-    /// Whether the request differs from the client's.
-    pub fn is_changed(&self) -> bool {
-        self.sent.prefixes != self.original.prefixes
-    }
 }
 
 /// A provider's cache and prices, shared by the lanes of one credential and model.
@@ -334,11 +322,6 @@ impl Room {
             CacheKind::Breakpoints { .. } => request.blocks.iter().filter_map(|block| block.breakpoint).max(),
         };
         request.at < cache::expiry(self.since, lifetime.unwrap_or(HOUR))
-    }
-
-    /// Returns its prices.
-    pub fn prices(&self) -> &LanePrices {
-        &self.prices
     }
 
     /// Sets the prices, which may change with a model's speed.
@@ -416,39 +399,6 @@ impl Room {
             self.original.forget(&request.original, read);
         }
     }
-
-    /// Adds a request whose usage never came, because the client or the provider closed the connection.
-    pub fn abandoned(&mut self, lane: &mut Lane, request: &InFlight, now: Millis) {
-        self.sent.store(&request.sent, self.kind, now);
-        let factor = lane.factor();
-        lane.bills.with += request.sent.price(request.sent_read, self.kind, &self.prices, factor);
-        if !request.is_recall {
-            self.original.store(&request.original, self.kind, now);
-            lane.bills.without +=
-                request.original.price(request.original_read, self.kind, &self.prices, factor);
-        }
-    }
-
-    /// Returns the price of sending these blocks again, with and without the cache.
-    pub fn price_of_next(&self, lane: &Lane, request: &LaneRequest) -> NextPrice {
-        let sent = sent_sequence(&request.blocks, |_| false);
-        let factor = lane.factor();
-        let read = self.sent.read(&sent, self.kind, factor, request.at);
-        let price = |read: f64| sent.price(read, self.kind, &self.prices, factor);
-        NextPrice { warm: price(read.max(sent.tokens())), cold: price(0.0), now: price(read) }
-    }
-}
-
-/// Price of sending the content of a lane once more.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct NextPrice {
-    /// While all of it is in the cache.
-    pub warm: f64,
-    /// Once the cache has expired.
-    pub cold: f64,
-    /// At this moment.
-    pub now: f64,
 }
 
 impl InFlight {
